@@ -126,8 +126,10 @@ func TestRestartArguments(t *testing.T) {
 
 func TestFailedRebuildShowsTheBuild(t *testing.T) {
 	c := &fakeController{
-		status:  devtools.Status{State: "running", LastBuild: &devtools.Build{Tail: []string{"src/a.ts(1,1): error TS1005"}}},
-		restart: func(context.Context) error { return errors.New("the build failed: exit status 2; generation 1 still runs") },
+		status: devtools.Status{State: "running", LastBuild: &devtools.Build{Tail: []string{"src/a.ts(1,1): error TS1005"}}},
+		restart: func(context.Context) error {
+			return errors.New("the build failed: exit status 2; generation 1 still runs")
+		},
 	}
 	answer := devtools.New("dev_", c).Call(t.Context(), "dev_rebuild_and_restart", nil, quiet)
 	if !answer.IsError || !strings.Contains(answer.Text, "still runs") || !strings.Contains(answer.Text, "TS1005") {
