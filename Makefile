@@ -1,0 +1,116 @@
+# Everything a contributor runs. `make` alone lists the targets.
+#
+# Tools are run with `go run module@version`, so that nothing of theirs enters
+# go.mod and everybody uses the same ones.
+
+GOLANGCI_LINT_VERSION := v2.15.0
+BUF_VERSION           := v1.75.0
+
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+BUF           := go run github.com/bufbuild/buf/cmd/buf@$(BUF_VERSION)
+
+# The version comes from the build information that Go itself records; this is
+# what the programs say where there is none, as in a build from an archive.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(VERSION)
+PROGRAMS := devproxyd devproxyctl devproxy-shim
+
+# The programs need no C; only the race detector does.
+BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+RACE  := CGO_ENABLED=1 go test -race -shuffle=on
+
+# How long each fuzz target runs, and which benchmarks.
+FUZZTIME ?= 30s
+BENCH    ?= .
+
+# What `make breaking` compares the protobuf contract with.
+BREAKING_AGAINST ?= .git\#branch=main
+
+# The black-box tests stand alone: they are never cached, since what they test
+# are programs that they build themselves.
+UNIT_PACKAGES = $(shell go list ./... | grep -v /integration)
+NODE := integration/testdata/node
+
+# npm's scripts are off: no package that the tests use needs one, and a test
+# machine should run no code at install time.
+NPM_CI := npm ci --ignore-scripts --no-audit --no-fund
+
+GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!:api/devproxy')
+
+.DEFAULT_GOAL := help
+.PHONY: help build install demo test test-short integration fmt fmt-check vet lint \
+	proto check-proto breaking fuzz bench clean
+
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build the three programs into bin/
+	@mkdir -p bin
+	$(BUILD) -o bin/ $(PROGRAMS:%=./cmd/%)
+
+install: ## Install the three programs into GOBIN
+	CGO_ENABLED=0 go install -trimpath -ldflags '$(LDFLAGS)' $(PROGRAMS:%=./cmd/%)
+
+demo: build ## Run the main job on an example backend, step by step
+	bin/devproxyd demo
+
+test: $(NODE)/node_modules ## Run every test with the race detector (installs what they need)
+	$(RACE) $(UNIT_PACKAGES)
+	$(RACE) -count=1 -timeout=20m ./integration/...
+
+test-short: ## Run the tests that start no other program
+	go test -short ./...
+
+integration: $(NODE)/node_modules ## Run the black-box tests; RUN=regexp chooses some
+	$(RACE) -count=1 -timeout=20m -v $(if $(RUN),-run '$(RUN)') ./integration/...
+
+$(NODE)/node_modules: $(NODE)/package-lock.json $(NODE)/package.json
+	cd $(NODE) && $(NPM_CI)
+	@touch $@
+
+fmt: ## Format the Go and protobuf sources
+	gofmt -w $(GO_FILES)
+	$(BUF) format -w
+
+fmt-check: ## Fail if a Go source is not formatted
+	@unformatted="$$(gofmt -l $(GO_FILES))"; \
+	if [ -n "$$unformatted" ]; then \
+		printf 'not formatted; run make fmt:\n%s\n' "$$unformatted" >&2; exit 1; \
+	fi
+
+vet: ## Vet for Linux, macOS and Windows
+	CGO_ENABLED=0 GOOS=linux go vet ./...
+	CGO_ENABLED=0 GOOS=darwin go vet ./...
+	CGO_ENABLED=0 GOOS=windows go vet ./...
+
+lint: ## Run golangci-lint
+	$(GOLANGCI_LINT) run ./...
+
+proto: ## Generate api/ from proto/
+	$(BUF) generate
+
+check-proto: proto ## Fail if proto/ breaks a rule or api/ is not what it generates
+	$(BUF) lint
+	$(BUF) format --diff --exit-code
+	git diff --exit-code -- api
+	@new="$$(git ls-files --others --exclude-standard -- api/devproxy)"; \
+	if [ -n "$$new" ]; then \
+		printf 'generated but not committed:\n%s\n' "$$new" >&2; exit 1; \
+	fi
+
+breaking: ## Fail if proto/ breaks peers that speak main's contract
+	$(BUF) breaking --against '$(BREAKING_AGAINST)'
+
+fuzz: ## Run every fuzz target for FUZZTIME each
+	@set -e; for package in $(UNIT_PACKAGES); do \
+		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+			echo "==> $$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' "$$package"; \
+		done; \
+	done
+
+bench: ## Run the benchmarks that BENCH matches
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(UNIT_PACKAGES)
+
+clean: ## Remove what the other targets made
+	rm -rf bin $(NODE)/node_modules
