@@ -1,0 +1,149 @@
+package relay
+
+import (
+	"strconv"
+
+	"github.com/debugmcp/devproxy/internal/wire"
+)
+
+// Failure is something devproxy itself answers in place of the backend. Reason
+// is a row of Failures, or a reason of the supervisor's that has none, which
+// then gets the code of ReasonUnavailable.
+type Failure struct {
+	Reason string
+	// State is the backend's state as status shows it.
+	State string
+	// Generation is the one it is about, 0 for none.
+	Generation uint64
+	// Exit is how the backend ended, in words; empty if it did not.
+	Exit string
+	// Message says what happened and Hint what to do about it. Where empty those
+	// of the table are taken.
+	Message string
+	Hint    string
+	// Waiting says that the backend may come up without anybody's doing (it
+	// backs off, or its entry file is still missing): held requests go on
+	// waiting, and get this failure only when their time is up.
+	Waiting bool
+}
+
+// The reasons of the router's own failures. Those of a supervisor come with the
+// same names as in its package.
+const (
+	ReasonUnavailable     = "backend-unavailable"
+	ReasonStartFailed     = "start-failed"
+	ReasonCrashLoop       = "crash-loop"
+	ReasonEntryMissing    = "entry-missing"
+	ReasonPortInUse       = "port-in-use"
+	ReasonCommandNotFound = "command-not-found"
+	ReasonBuildFailed     = "build-failed"
+	ReasonSurvivors       = "survivors"
+	ReasonTimeout         = "start-timeout"
+	ReasonLost            = "backend-lost"
+	ReasonRestarted       = "backend-restarted"
+	ReasonLinkFailed      = "link-failed"
+	ReasonRequestLost     = "request-lost"
+	ReasonTooManyHeld     = "too-many-held"
+	ReasonTooManyOpen     = "too-many-open"
+	ReasonTooLarge        = "message-too-large"
+	ReasonShuttingDown    = "shutting-down"
+	ReasonInput           = "input-failed"
+)
+
+// FailureRow is one line of the table of failures.
+type FailureRow struct {
+	Reason string
+	// Code is the JSON-RPC error code. It stays outside -32768..-32000, which
+	// JSON-RPC and MCP share between them.
+	Code    int64
+	Message string
+	Hint    string
+}
+
+// Failures returns the table of everything that devproxy answers in place of the
+// backend, for the code, the documentation and the tests alike. A failed
+// tools/call gets it as a result with isError, so that the model reads it, every
+// other request as a JSON-RPC error.
+func Failures() []FailureRow {
+	return []FailureRow{
+		{ReasonUnavailable, -31900, "the backend is not available", "see dev_server_status or `devproxyctl status`"},
+		{ReasonStartFailed, -31901, "the backend did not start", "see its output with dev_logs or `devproxyctl logs`, then restart it"},
+		{ReasonCrashLoop, -31902, "the backend crashed too often and is not started again by itself", "fix it and rebuild, or restart it"},
+		{ReasonEntryMissing, -31903, "the backend's entry file does not exist yet", "build the project"},
+		{ReasonPortInUse, -31904, "the backend's port is in use by another program", "end that program, or set another [backend] port"},
+		{ReasonCommandNotFound, -31905, "the backend's command was not found", "check [backend] command in devproxy.toml"},
+		{ReasonBuildFailed, -31906, "the build failed", "see its output with dev_logs or `devproxyctl logs --source build`"},
+		{ReasonSurvivors, -31907, "processes of the last backend could not be ended", "end them by hand, then restart"},
+		{ReasonTimeout, -31908, "the backend was not ready within [proxy] request_wait", "try again; see dev_server_status"},
+		{ReasonLost, -31909, "the backend ended while it worked on this request", "the request may have had effects; check before calling again"},
+		{ReasonRestarted, -31910, "the backend was restarted while it worked on this request", "the request may have had effects; check before calling again"},
+		{ReasonLinkFailed, -31911, "the connection to the backend failed", "try again; see dev_logs"},
+		{ReasonRequestLost, -31912, "the backend's connection broke before it answered this request", "the request may have had effects; check before calling again"},
+		{ReasonTooManyHeld, -31913, "too many requests wait for the backend", "try again when it is up; see dev_server_status"},
+		{ReasonTooManyOpen, -31914, "too many requests of this client are open", "wait for some of them to be answered"},
+		{ReasonTooLarge, -31915, "the message is larger than [proxy] max_message allows", "ask for less, or raise max_message if the client can read it"},
+		{ReasonShuttingDown, -31916, "devproxy is shutting down", ""},
+		{ReasonInput, -31917, "the client did not give the backend the input it asked for", ""},
+	}
+}
+
+func rowOf(reason string) FailureRow {
+	rows := Failures()
+	for _, row := range rows {
+		if row.Reason == reason {
+			return row
+		}
+	}
+	row := rows[0]
+	row.Reason = reason
+	return row
+}
+
+// Error returns the failure as JSON-RPC error: code and message of its row, and
+// data {reason, state, generation, exit, hint} with what is known.
+func (f Failure) Error() *wire.Error {
+	row := rowOf(f.Reason)
+	return &wire.Error{Code: row.Code, Message: f.message(row), Data: f.data(row)}
+}
+
+// Text returns the failure in words for a model or a person.
+func (f Failure) Text() string {
+	row := rowOf(f.Reason)
+	text := f.message(row)
+	if hint := f.hint(row); hint != "" {
+		text += " — " + hint
+	}
+	return text
+}
+
+func (f Failure) message(row FailureRow) string {
+	if f.Message != "" {
+		return f.Message
+	}
+	return row.Message
+}
+
+func (f Failure) hint(row FailureRow) string {
+	if f.Hint != "" {
+		return f.Hint
+	}
+	return row.Hint
+}
+
+func (f Failure) data(row FailureRow) []byte {
+	data := new(wire.Object)
+	data.Set("reason", wire.Quote(row.Reason))
+	if f.State != "" {
+		data.Set("state", wire.Quote(f.State))
+	}
+	if f.Generation != 0 {
+		data.Set("generation", strconv.AppendUint(nil, f.Generation, 10))
+	}
+	if f.Exit != "" {
+		data.Set("exit", wire.Quote(f.Exit))
+	}
+	if hint := f.hint(row); hint != "" {
+		data.Set("hint", wire.Quote(hint))
+	}
+	return data.Bytes()
+}

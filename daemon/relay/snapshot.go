@@ -1,0 +1,72 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/debugmcp/devproxy/daemon/era"
+)
+
+// SessionStatus is what status shows of one session.
+type SessionStatus struct {
+	ID       uint64
+	Shim     Shim
+	Attached time.Time
+	// ClientName and ClientVersion are the client's own words; empty before its
+	// first request.
+	ClientName, ClientVersion string
+	// Era is "legacy", "modern", or empty before the first request.
+	Era string
+	// Version is the protocol version the client speaks.
+	Version  string
+	InFlight int
+	// LastMethod is the method of the client's last message, sent at LastTime.
+	LastMethod string
+	LastTime   time.Time
+	// Stale says what the client was told in its handshake that no longer holds;
+	// empty if nothing.
+	Stale string
+	// Link is era and version of the session's own link to the backend; empty
+	// without one.
+	Link string
+}
+
+// Snapshot returns the attached sessions, oldest first. It may be called from
+// anywhere and waits for nobody.
+func (r *Router) Snapshot() []SessionStatus {
+	sessions := r.published.Load()
+	if sessions == nil {
+		return nil
+	}
+	all := make([]SessionStatus, 0, len(*sessions))
+	for _, s := range *sessions {
+		all = append(all, s.status())
+	}
+	return all
+}
+
+func (s *Session) status() SessionStatus {
+	status := SessionStatus{
+		ID: s.id, Shim: s.shim, Attached: s.attached,
+		InFlight: int(s.view.inFlight.Load()),
+	}
+	if p := s.view.peer.Load(); p != nil {
+		status.ClientName, status.ClientVersion = p.name, p.version
+		status.Era, status.Version = p.era, p.protocol
+		status.Stale, status.Link = p.stale, p.link
+	}
+	if l := s.view.last.Load(); l != nil {
+		status.LastMethod, status.LastTime = l.method, l.at
+	}
+	return status
+}
+
+// Greeting is who the shared handshake of a start speaks for: era, version and
+// name of the client whose request starts the backend (of the newest client if
+// none did), and the union of the capabilities of all attached ones. It may be
+// called from anywhere and waits for nobody.
+func (r *Router) Greeting() era.Peer {
+	if p := r.greeting.Load(); p != nil {
+		return *p
+	}
+	return era.Peer{}
+}
