@@ -1,0 +1,214 @@
+package project
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// newProject returns the canonical path of a fresh project folder, with HOME
+// set to a fresh folder too.
+func newProject(t *testing.T) string {
+	t.Helper()
+	setHome(t, t.TempDir())
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(root, ConfigName))
+	return root
+}
+
+func setHome(t *testing.T, home string) {
+	t.Helper()
+	t.Setenv("HOME", home)
+	t.Setenv("LOCALAPPDATA", home)
+}
+
+func writeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mkdir(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFindLooksUpwards(t *testing.T) {
+	root := newProject(t)
+	deep := mkdir(t, filepath.Join(root, "a", "b"))
+	// A folder of that name is no configuration.
+	mkdir(t, filepath.Join(root, "a", ConfigName))
+	for _, dir := range []string{root, filepath.Join(root, "a"), deep} {
+		p, err := Find(dir)
+		if err != nil {
+			t.Fatalf("Find(%s): %v", dir, err)
+		}
+		if p.Root != root || len(p.Hash) != 2*hashBytes || filepath.Base(p.StateDir) != p.Hash {
+			t.Errorf("Find(%s) = %+v, want root %s", dir, p, root)
+		}
+	}
+}
+
+func TestTheNearestConfigWins(t *testing.T) {
+	root := newProject(t)
+	inner := mkdir(t, filepath.Join(root, "packages", "inner"))
+	writeFile(t, filepath.Join(inner, ConfigName))
+	p, err := Find(inner)
+	if err != nil || p.Root != inner {
+		t.Fatalf("Find = %+v, %v; want %s", p, err, inner)
+	}
+}
+
+func TestTwoPathsToOneProjectAreOne(t *testing.T) {
+	root := newProject(t)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(root, link); err != nil {
+		t.Skip("no symbolic links:", err)
+	}
+	direct, err := Find(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	for _, dir := range []string{link, link + "/.", ".", root + "//"} {
+		for _, find := range []func(string) (Project, error){Find, At} {
+			if p, err := find(dir); err != nil || p != direct {
+				t.Errorf("%s: %+v, %v; want %+v", dir, p, err, direct)
+			}
+		}
+	}
+}
+
+func TestNotFoundNamesWhereItLooked(t *testing.T) {
+	setHome(t, t.TempDir())
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Find(dir)
+	missing, ok := errors.AsType[*NotFoundError](err)
+	if !ok || !errors.Is(err, ErrNotFound) {
+		t.Fatalf("Find = %v, want a *NotFoundError", err)
+	}
+	if missing.Looked[0] != dir || !slices.Contains(missing.Looked, filepath.Dir(dir)) {
+		t.Errorf("looked in %v, want %s and the folders above", missing.Looked, dir)
+	}
+	if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), ConfigName) {
+		t.Errorf("the error %q does not name the file and the folder", err)
+	}
+	p, err := At(dir)
+	if err != nil {
+		t.Fatalf("At must not need a %s: %v", ConfigName, err)
+	}
+	if err := p.HasConfig(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("HasConfig = %v, want ErrNotFound", err)
+	}
+}
+
+func TestMissingFolderIsAnError(t *testing.T) {
+	root := newProject(t)
+	for _, find := range []func(string) (Project, error){Find, At} {
+		if _, err := find(filepath.Join(root, "gone")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a missing folder gives %v", err)
+		}
+		if _, err := find(filepath.Join(root, ConfigName)); err == nil {
+			t.Error("a file passes for a folder")
+		}
+	}
+}
+
+func TestStateFollowsFromHomeAlone(t *testing.T) {
+	root := newProject(t)
+	before, err := At(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := before.Socket("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"} {
+		t.Setenv(name, t.TempDir())
+	}
+	after, err := At(root)
+	if err != nil || after != before {
+		t.Errorf("with XDG and TMPDIR set: %+v, %v; want %+v", after, err, before)
+	}
+	if again, err := after.Socket(""); err != nil || again != socket {
+		t.Errorf("the socket moved from %s to %s (%v)", socket, again, err)
+	}
+}
+
+func TestEnsureDirsIsIdempotentAndNotesTheRoot(t *testing.T) {
+	p, err := At(newProject(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := p.EnsureDirs(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note, err := os.ReadFile(p.RootFile())
+	if err != nil || string(note) != p.Root+"\n" {
+		t.Errorf("the root file holds %q, %v", note, err)
+	}
+	entries, err := os.ReadDir(p.StateDir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the state folder holds %v, %v; want the root file alone", entries, err)
+	}
+}
+
+func TestRecordedSocket(t *testing.T) {
+	p, err := At(newProject(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.RecordedSocket(); got != "" {
+		t.Errorf("recorded %q before any daemon", got)
+	}
+	if err := p.EnsureDirs(); err != nil {
+		t.Fatal(err)
+	}
+	for _, socket := range []string{"/run/a b.sock", "/run/c.sock"} {
+		if err := p.RecordSocket(socket); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.RecordedSocket(); got != socket {
+			t.Errorf("recorded %q, read %q", socket, got)
+		}
+	}
+}
+
+func TestSocketOverride(t *testing.T) {
+	p, err := At(newProject(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	cwd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Socket("x.sock")
+	if want := filepath.Join(cwd, "x.sock"); err != nil || got != want {
+		t.Errorf("Socket = %s, %v; want %s", got, err, want)
+	}
+	_, err = p.Socket("/" + strings.Repeat("x", maxSocketPath))
+	long, ok := errors.AsType[*SocketPathError](err)
+	if !ok || long.Limit != maxSocketPath {
+		t.Errorf("a path that is too long gives %v", err)
+	}
+}
