@@ -48,8 +48,7 @@ func splitWords(line string) ([]string, error) {
 }
 
 func parseFault(err error) string {
-	var at syntax.ParseError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[syntax.ParseError](err); ok {
 		return at.Text
 	}
 	return err.Error()

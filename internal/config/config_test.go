@@ -455,7 +455,7 @@ func TestReference(t *testing.T) {
 			t.Errorf("%s: doc %q", key.FullName(), key.Doc)
 		}
 	}
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(line, "|") && strings.Count(line, "|") != 5 {
 			t.Errorf("no row of four cells: %s", line)
 		}

@@ -14,7 +14,7 @@ import (
 func (c *Config) LoadEnv() (map[string]string, error) {
 	path := c.Backend.EnvFile
 	if path == "" {
-		return nil, nil //nolint:nilnil // no file is no fault, and an empty map serves as well
+		return nil, nil
 	}
 	text, err := readBounded(path)
 	if err != nil {
