@@ -1,0 +1,5 @@
+package era
+
+type backLegacy struct{ Back }
+
+func (backLegacy) Era() Era { return Legacy }

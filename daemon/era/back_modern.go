@@ -1,0 +1,5 @@
+package era
+
+type backModern struct{ Back }
+
+func (backModern) Era() Era { return Modern }

@@ -1,0 +1,2 @@
+// Package era translates between the protocol eras.
+package era

@@ -1,0 +1,5 @@
+package era
+
+type frontLegacy struct{ Front }
+
+func (frontLegacy) Era() Era { return Legacy }

@@ -1,0 +1,8 @@
+package era
+
+type frontModern struct {
+	Front
+	offer Offer
+}
+
+func (frontModern) Era() Era { return Modern }
