@@ -1,0 +1,206 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
+)
+
+// What a daemon tells, under names for programs that do not import the
+// generated package.
+type (
+	// Status is the state of everything.
+	Status = devproxyv1.Status
+	// Daemon is the state of the daemon.
+	Daemon = devproxyv1.Daemon
+	// Backend is the state of the backend.
+	Backend = devproxyv1.Backend
+	// BackendState is where the backend is in its life.
+	BackendState = devproxyv1.BackendState
+	// Session is one attached client.
+	Session = devproxyv1.Session
+	// BuildRun is one run of the build command.
+	BuildRun = devproxyv1.Build
+	// Watch is the state of the watcher.
+	Watch = devproxyv1.Watch
+	// LogEntry is one line of output.
+	LogEntry = devproxyv1.LogEntry
+	// Step is one thing that happened during a start, stop or restart.
+	Step = devproxyv1.Step
+)
+
+// OutcomeError says that the daemon did what was asked and that it did not
+// succeed; the message is meant for a person.
+type OutcomeError struct{ Message string }
+
+// Error is the daemon's message.
+func (e *OutcomeError) Error() string { return e.Message }
+
+// Status returns the state of everything.
+func (c *Client) Status(ctx context.Context, showSecrets bool) (*Status, error) {
+	response, err := c.Control().GetStatus(ctx, &devproxyv1.GetStatusRequest{ShowSecrets: showSecrets})
+	if err != nil {
+		return nil, fmt.Errorf("asking for the status: %w", readable(err))
+	}
+	return response.GetStatus(), nil
+}
+
+// Start starts the backend if it does not run. step hears what happens. The
+// error is an *OutcomeError when the backend did not come up.
+func (c *Client) Start(ctx context.Context, step func(*Step)) error {
+	stream, err := c.Control().Start(ctx, &devproxyv1.StartRequest{})
+	return follow(stream, err, "starting the backend", step)
+}
+
+// Stop stops the backend.
+func (c *Client) Stop(ctx context.Context, step func(*Step)) error {
+	stream, err := c.Control().Stop(ctx, &devproxyv1.StopRequest{})
+	return follow(stream, err, "stopping the backend", step)
+}
+
+// Restart restarts the backend, after a build if asked. A nil set of overrides
+// keeps the one there is, an empty one clears it.
+func (c *Client) Restart(ctx context.Context, rebuild bool, overrides map[string]string, step func(*Step)) error {
+	request := &devproxyv1.RestartRequest{Rebuild: rebuild}
+	if overrides != nil {
+		request.Environment = &devproxyv1.EnvironmentChange{Overrides: overrides}
+	}
+	stream, err := c.Control().Restart(ctx, request)
+	return follow(stream, err, "restarting the backend", step)
+}
+
+// stepResponse is a response that carries a step.
+type stepResponse interface{ GetStep() *Step }
+
+func follow[R any, P interface {
+	*R
+	stepResponse
+}](stream grpc.ServerStreamingClient[R], err error, doing string, step func(*Step)) error {
+	for err == nil {
+		var response *R
+		if response, err = stream.Recv(); err != nil {
+			break
+		}
+		s := P(response).GetStep()
+		outcome := s.GetOutcome()
+		switch {
+		case outcome == nil:
+			step(s)
+		case outcome.GetOk():
+			return nil
+		default:
+			return &OutcomeError{Message: outcome.GetMessage()}
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = ErrNotServing
+	}
+	return fmt.Errorf("%s: %w", doing, readable(err))
+}
+
+// LogOptions says which log entries are wanted.
+type LogOptions struct {
+	// Tail is how many of the last ones; 0 means all that are kept.
+	Tail uint32
+	// Follow goes on with new ones until the context ends.
+	Follow bool
+	// Sources are names as SourceName returns them; none means all.
+	Sources []string
+	// ShowSecrets shows text that looks secret.
+	ShowSecrets bool
+}
+
+// Logs passes log entries to entry, oldest first. With Follow it returns when
+// the context ends, entry fails, or the daemon ends, none of which but the
+// second is an error.
+func (c *Client) Logs(ctx context.Context, o LogOptions, entry func(*LogEntry) error) error {
+	request := &devproxyv1.StreamLogsRequest{Tail: o.Tail, Follow: o.Follow, ShowSecrets: o.ShowSecrets}
+	for _, name := range o.Sources {
+		request.Sources = append(request.Sources, sourceOf(name))
+	}
+	stream, err := c.Control().StreamLogs(ctx, request)
+	for err == nil {
+		var response *devproxyv1.StreamLogsResponse
+		if response, err = stream.Recv(); err != nil {
+			break
+		}
+		if err := entry(response.GetEntry()); err != nil {
+			return err
+		}
+	}
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("reading the logs: %w", readable(err))
+}
+
+// Shutdown asks the daemon to end and returns its process id. The daemon is
+// gone when the connection ends; see Ended.
+func (c *Client) Shutdown(ctx context.Context) (pid int64, err error) {
+	response, err := c.Control().Shutdown(ctx, &devproxyv1.ShutdownRequest{})
+	if err != nil {
+		return 0, fmt.Errorf("asking the daemon to end: %w", readable(err))
+	}
+	return response.GetPid(), nil
+}
+
+// readable takes gRPC's own words out of an error that a person reads; the code
+// stays available to status.FromError.
+func readable(err error) error {
+	if s, ok := status.FromError(err); ok && s.Code() != codes.OK && s.Code() != codes.Canceled {
+		return &rpcError{status: s}
+	}
+	return err
+}
+
+type rpcError struct{ status *status.Status }
+
+func (e *rpcError) Error() string              { return e.status.Message() }
+func (e *rpcError) GRPCStatus() *status.Status { return e.status }
+
+// StatusJSON returns a status as compact JSON with the field names of the
+// protobuf JSON mapping, nothing left out.
+func StatusJSON(s *Status) ([]byte, error) {
+	raw, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the status: %w", err)
+	}
+	var compact bytes.Buffer
+	// protojson varies its white space on purpose.
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, fmt.Errorf("encoding the status: %w", err)
+	}
+	return compact.Bytes(), nil
+}
+
+// StateName is the state's name as people know it, such as "running".
+func StateName(s BackendState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "BACKEND_STATE_"))
+}
+
+// SourceName is the source's name as people know it, such as "backend".
+func SourceName(s devproxyv1.LogSource) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "LOG_SOURCE_"))
+}
+
+func sourceOf(name string) devproxyv1.LogSource {
+	return devproxyv1.LogSource(devproxyv1.LogSource_value["LOG_SOURCE_"+strings.ToUpper(name)])
+}
+
+// LogSources are the names of the sources.
+func LogSources() []string { return []string{"backend", "build", "daemon"} }
+
+// IsLogSource reports whether name is that of a source.
+func IsLogSource(name string) bool { return slices.Contains(LogSources(), name) }

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/debugmcp/devproxy/api/client"
+	"github.com/debugmcp/devproxy/internal/cli"
+)
+
+func newStart(target *cli.Target) *cobra.Command {
+	return &cobra.Command{
+		Use:   "start",
+		Short: "Start the backend now instead of on the first request",
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := target.Dial(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			return follow(cmd, func(step func(*client.Step)) error { return c.Start(cmd.Context(), step) })
+		},
+	}
+}
+
+func newStop(target *cli.Target) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "Stop the backend; the daemon goes on and starts it on the next request",
+		Args:  cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := target.Dial(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			return follow(cmd, func(step func(*client.Step)) error { return c.Stop(cmd.Context(), step) })
+		},
+	}
+}
+
+func newRestart(target *cli.Target) *cobra.Command {
+	var rebuild, clearEnv bool
+	var assignments []string
+	cmd := &cobra.Command{
+		Use:   "restart",
+		Short: "Restart the backend; clients keep their connections",
+		Long: `Restart the backend. Clients keep their connections and hear that lists may have
+changed. With --rebuild the build command runs first, its output is shown, and
+if it fails the running backend is left alone.
+
+--env replaces the set of environment overrides, which lasts until it is
+replaced again, cleared with --clear-env, or forgotten by "devproxyd stop".`,
+		Example: `  devproxyctl restart
+  devproxyctl restart --rebuild
+  devproxyctl restart --env LOG_LEVEL=debug --env FEATURE_X=1
+  devproxyctl restart --clear-env`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			overrides, err := parseEnv(assignments)
+			if err != nil {
+				return cli.Usage(err)
+			}
+			if clearEnv {
+				overrides = map[string]string{}
+			}
+			c, _, err := target.Dial(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			return follow(cmd, func(step func(*client.Step)) error {
+				return c.Restart(cmd.Context(), rebuild, overrides, step)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "run the build command first")
+	cmd.Flags().StringArrayVar(&assignments, "env", nil, "override an environment variable, `KEY=VALUE`; may be repeated")
+	cmd.Flags().BoolVar(&clearEnv, "clear-env", false, "clear the environment overrides")
+	cmd.MarkFlagsMutuallyExclusive("env", "clear-env")
+	return cmd
+}
+
+// parseEnv returns the overrides, or nil if none are given.
+func parseEnv(assignments []string) (map[string]string, error) {
+	if len(assignments) == 0 {
+		return nil, nil //nolint:nilnil // nil keeps the overrides there are
+	}
+	overrides := make(map[string]string, len(assignments))
+	for _, assignment := range assignments {
+		name, value, ok := strings.Cut(assignment, "=")
+		if !ok || name == "" || strings.ContainsAny(name, " \t") {
+			return nil, fmt.Errorf("--env %q: want KEY=VALUE", assignment)
+		}
+		overrides[name] = value
+	}
+	return overrides, nil
+}
+
+// follow runs an operation, tells its steps on stderr, and its end.
+func follow(cmd *cobra.Command, operation func(step func(*client.Step)) error) error {
+	stderr := cmd.ErrOrStderr()
+	began := time.Now()
+	var last string
+	var reached *client.Backend
+	err := operation(func(step *client.Step) {
+		switch {
+		case step.GetBackend() != nil:
+			reached = step.GetBackend()
+			if state := client.StateName(reached.GetState()); state != last {
+				last = state
+				_, _ = fmt.Fprintf(stderr, "%s %s\n", since(began), describe(reached))
+			}
+		case step.GetBuild() != nil:
+			tellBuild(stderr, step.GetBuild())
+		default:
+			_, _ = fmt.Fprintf(stderr, "  %s\n", step.GetBuildOutput())
+		}
+	})
+	var failed *client.OutcomeError
+	if errors.As(err, &failed) {
+		cli.Report(stderr, cmd.Root().Name(), err)
+		return cli.Told(err)
+	}
+	if err == nil && reached != nil {
+		_, _ = fmt.Fprintln(cmd.OutOrStdout(), describe(reached))
+	}
+	return err
+}
+
+// describe is a backend in one line.
+func describe(b *client.Backend) string {
+	text := client.StateName(b.GetState())
+	if b.GetPid() != 0 {
+		text += fmt.Sprintf(", generation %d, pid %d", b.GetGeneration(), b.GetPid())
+	}
+	if b.GetPort() != 0 {
+		text += fmt.Sprintf(", port %d", b.GetPort())
+	}
+	return text
+}
+
+func tellBuild(stderr io.Writer, b *client.BuildRun) {
+	outcome := "succeeded"
+	if !b.GetOk() {
+		outcome = "failed: " + b.GetMessage()
+	}
+	_, _ = fmt.Fprintf(stderr, "build %s after %s\n", outcome, b.GetDuration().AsDuration().Round(10*time.Millisecond))
+}
+
+func since(began time.Time) string {
+	return fmt.Sprintf("[%5.1fs]", time.Since(began).Seconds())
+}

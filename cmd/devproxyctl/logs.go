@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/debugmcp/devproxy/api/client"
+	"github.com/debugmcp/devproxy/internal/cli"
+)
+
+func newLogs(target *cli.Target) *cobra.Command {
+	var options client.LogOptions
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "logs",
+		Short: "Show the output of the backend, the build and the daemon",
+		Example: `  devproxyctl logs -f
+  devproxyctl logs -n 20 --source backend
+  devproxyctl logs --json | jq -r .text`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range options.Sources {
+				if !client.IsLogSource(name) {
+					return cli.Usage(fmt.Errorf("--source %q: want backend, build or daemon", name))
+				}
+			}
+			c, _, err := target.Dial(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			out := cmd.OutOrStdout()
+			print := printLine
+			if asJSON {
+				print = printJSON
+			}
+			return c.Logs(cmd.Context(), options, func(e *client.LogEntry) error { return print(out, e) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&options.Follow, "follow", "f", false, "go on with new lines until Ctrl-C")
+	flags.Uint32VarP(&options.Tail, "lines", "n", 200, "how many of the last lines; 0 means all that are kept")
+	flags.StringSliceVar(&options.Sources, "source", nil, "whose output: backend, build or daemon; may be repeated (default: all)")
+	flags.BoolVar(&options.ShowSecrets, "show-secrets", false, "do not mask what looks secret")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+func printLine(out io.Writer, e *client.LogEntry) error {
+	source := client.SourceName(e.GetSource())
+	label := source
+	if e.GetGeneration() != 0 {
+		label = fmt.Sprintf("%s#%d", source, e.GetGeneration())
+	}
+	_, err := lipgloss.Fprintf(out, "%s %s %s\n",
+		faint.Render(e.GetTime().AsTime().Local().Format("15:04:05.000")), sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), e.GetText())
+	return err
+}
+
+func printJSON(out io.Writer, e *client.LogEntry) error {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(struct {
+		Version    int    `json:"version"`
+		Sequence   uint64 `json:"sequence"`
+		Time       string `json:"time"`
+		Source     string `json:"source"`
+		Stream     string `json:"stream"`
+		Generation uint64 `json:"generation,omitempty"`
+		Text       string `json:"text"`
+	}{jsonVersion, e.GetSequence(), e.GetTime().AsTime().Format(time.RFC3339Nano), client.SourceName(e.GetSource()), e.GetStream(), e.GetGeneration(), e.GetText()})
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(buffer.Bytes())
+	return err
+}

@@ -1,0 +1,32 @@
+// Command devproxyctl is a person's handle on the devproxy daemon of a project.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/debugmcp/devproxy/internal/cli"
+)
+
+// version is set by the linker; empty means that the build information says it.
+var version string
+
+func main() { os.Exit(cli.Main(newRoot())) }
+
+func newRoot() *cobra.Command {
+	target := new(cli.Target)
+	root := &cobra.Command{
+		Use:   "devproxyctl",
+		Short: "See and steer the MCP server that devproxy runs for a project",
+		Long: `devproxyctl sees and steers the MCP server that devproxy runs for a project: the
+one whose devproxy.toml is found upwards from the working directory.
+
+Data goes to stdout, messages to stderr. ` + cli.ExitCodes,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	target.AddFlags(root)
+	root.AddCommand(newStatus(target), newStart(target), newStop(target), newRestart(target), newLogs(target), newVersion(target))
+	return root
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/debugmcp/devproxy/api/client"
+	"github.com/debugmcp/devproxy/internal/cli"
+)
+
+// jsonVersion is the version of the JSON that this program prints. It grows
+// when something in it changes its meaning or goes; additions leave it alone.
+const jsonVersion = 1
+
+func newStatus(target *cli.Target) *cobra.Command {
+	var asJSON, showSecrets bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the backend, the attached clients, the build and what is watched",
+		Example: `  devproxyctl status
+  devproxyctl status --json | jq .status.backend.state`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := target.Dial(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			status, err := c.Status(cmd.Context(), showSecrets)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printStatusJSON(cmd.OutOrStdout(), status)
+			}
+			return printStatus(cmd.OutOrStdout(), status, time.Now())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "do not mask what looks secret")
+	return cmd
+}
+
+func printStatusJSON(out io.Writer, status *client.Status) error {
+	raw, err := client.StatusJSON(status)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "{\"version\":%d,\"status\":%s}\n", jsonVersion, raw)
+	return err
+}
+
+// printStatus writes the status as a person reads it: one block a subject, its
+// name in the margin.
+func printStatus(out io.Writer, status *client.Status, now time.Time) error {
+	p := page{now: now}
+	p.daemon(status.GetDaemon())
+	p.backend(status.GetBackend())
+	p.build(status.GetBuild())
+	p.watch(status.GetWatch())
+	p.sessions(status.GetSessions())
+	_, err := lipgloss.Fprint(out, p.text.String())
+	return err
+}
+
+type page struct {
+	text strings.Builder
+	now  time.Time
+}
+
+// row writes a line under a subject; the subject is given with its first line.
+func (p *page) row(subject, format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	fmt.Fprintf(&p.text, "%s %s\n", faint.Render(fmt.Sprintf("%-8s", subject)), line)
+}
+
+func (p *page) daemon(d *client.Daemon) {
+	p.row("project", "%s", bold.Render(d.GetProjectRoot()))
+	p.row("daemon", "devproxyd %s, pid %d, up %s", d.GetVersion(), d.GetPid(), p.since(d.GetStartTime()))
+	p.row("", "socket %s", d.GetSocket())
+	p.row("", "log %s", d.GetLogFile())
+	p.row("", "environment from %s", d.GetEnvironmentOrigin())
+	if deadline := d.GetIdleDeadline(); deadline != nil {
+		p.row("", "ends in %s unless a client attaches", short(deadline.AsTime().Sub(p.now)))
+	}
+}
+
+func (p *page) backend(b *client.Backend) {
+	name := client.StateName(b.GetState())
+	line := stateStyle(name).Render(name)
+	if b.GetGeneration() != 0 {
+		line += fmt.Sprintf(", generation %d", b.GetGeneration())
+	}
+	if b.GetPid() != 0 {
+		line += fmt.Sprintf(", pid %d", b.GetPid())
+	}
+	if b.GetPort() != 0 {
+		line += fmt.Sprintf(", port %d", b.GetPort())
+	}
+	if b.GetReadyTime() != nil {
+		line += ", up " + p.since(b.GetReadyTime())
+	}
+	p.row("backend", "%s", line)
+	if b.GetMessage() != "" {
+		for part := range strings.Lines(b.GetMessage()) {
+			p.row("", "%s", strings.TrimRight(part, "\n"))
+		}
+	}
+	line = b.GetTransport()
+	if b.GetProtocolEra() != "" {
+		line += fmt.Sprintf(", speaks %s, %s", b.GetProtocolEra(), b.GetProtocolVersion())
+	}
+	if b.GetServerName() != "" {
+		line += fmt.Sprintf(", %s %s", b.GetServerName(), b.GetServerVersion())
+	}
+	p.row("", "%s: %s", line, strings.Join(b.GetCommand(), " "))
+	for _, name := range slices.Sorted(maps.Keys(b.GetEnvironmentOverrides())) {
+		p.row("", "override %s=%s", name, b.GetEnvironmentOverrides()[name])
+	}
+	if b.GetRetryTime() != nil {
+		p.row("", "next start in %s", short(b.GetRetryTime().AsTime().Sub(p.now)))
+	}
+	p.exit(b)
+}
+
+func (p *page) exit(b *client.Backend) {
+	exit := b.GetLastExit()
+	if exit == nil {
+		return
+	}
+	p.row("", "generation %d ended %s ago: %s (%s)", exit.GetGeneration(), p.since(exit.GetTime()), exit.GetStatus(), exit.GetReason())
+	// What an orderly stop printed is of no interest.
+	if name := client.StateName(b.GetState()); name != "failed" && name != "backoff" {
+		return
+	}
+	for _, line := range exit.GetStderrTail() {
+		p.row("", "  %s", line)
+	}
+}
+
+func (p *page) build(b *client.BuildRun) {
+	if b == nil {
+		return
+	}
+	duration := short(b.GetDuration().AsDuration())
+	switch {
+	case b.GetRunning():
+		p.row("build", "running for %s: %s", duration, b.GetCommand())
+	case b.GetOk():
+		p.row("build", "%s in %s, %s ago: %s", stateStyle("running").Render("ok"), duration, p.since(b.GetStartTime()), b.GetCommand())
+	default:
+		p.row("build", "%s after %s, %s ago: %s", stateStyle("failed").Render("failed"), duration, p.since(b.GetStartTime()), b.GetCommand())
+		p.row("", "%s", b.GetMessage())
+		for _, line := range b.GetTail() {
+			p.row("", "  %s", line)
+		}
+	}
+}
+
+func (p *page) watch(w *client.Watch) {
+	if len(w.GetPaths()) == 0 {
+		return
+	}
+	p.row("watch", "%s: %d files, by %s", strings.Join(w.GetPaths(), ", "), w.GetFiles(), w.GetMode())
+	if w.GetLastChanged() != "" {
+		p.row("", "last change %s ago: %s", p.since(w.GetLastChangeTime()), w.GetLastChanged())
+	}
+	if w.GetEntryMissing() {
+		p.row("", "%s does not exist: nothing is started before it does", w.GetEntry())
+	}
+	if w.GetProblem() != "" {
+		p.row("", "%s", w.GetProblem())
+	}
+}
+
+func (p *page) sessions(sessions []*client.Session) {
+	if len(sessions) == 0 {
+		p.row("clients", "none")
+		return
+	}
+	for i, s := range sessions {
+		subject := ""
+		if i == 0 {
+			subject = "clients"
+		}
+		name := strings.TrimSpace(s.GetClientName() + " " + s.GetClientVersion())
+		if name == "" {
+			name = "(has not said its name)"
+		}
+		line := fmt.Sprintf("#%d %s", s.GetId(), name)
+		if s.GetProtocolVersion() != "" {
+			line += fmt.Sprintf(", %s %s", s.GetProtocolEra(), s.GetProtocolVersion())
+		}
+		line += fmt.Sprintf(", shim pid %d, %d in flight", s.GetShimPid(), s.GetInFlight())
+		if s.GetLastMethod() != "" {
+			line += fmt.Sprintf(", last %s %s ago", s.GetLastMethod(), p.since(s.GetLastTime()))
+		}
+		p.row(subject, "%s", line)
+		if s.GetStale() != "" {
+			p.row("", "   %s", s.GetStale())
+		}
+	}
+}
+
+func (p *page) since(t interface{ AsTime() time.Time }) string { return short(p.now.Sub(t.AsTime())) }
+
+// short rounds a duration to what a person wants to know.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+}

@@ -1,0 +1,186 @@
+// Package cli is what the command lines of devproxyd and devproxyctl share:
+// which project is meant, exit codes, and how an error is told.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/debugmcp/devproxy/api/client"
+	"github.com/debugmcp/devproxy/internal/project"
+)
+
+// Exit codes of the programs.
+const (
+	ExitOK = 0
+	// ExitFailed: what was asked for did not happen.
+	ExitFailed = 1
+	// ExitUsage: the command line or the configuration is wrong.
+	ExitUsage = 2
+	// ExitNoDaemon: no daemon runs for the project.
+	ExitNoDaemon = 3
+	// ExitInterrupted: Ctrl-C.
+	ExitInterrupted = 130
+)
+
+// ExitCodes documents the exit codes, for help texts.
+const ExitCodes = `Exit codes: 0 done; 1 it did not happen, stderr says why; 2 wrong usage or
+configuration; 3 no daemon runs for the project; 130 interrupted.`
+
+// errInterrupted is the cause of a context that a signal ended.
+var errInterrupted = errors.New("interrupted")
+
+// usageError is an error of the command line or the configuration.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usage marks err as the user's own: ExitUsage.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
+
+// Target is the daemon that a command is about.
+type Target struct {
+	// Dir is --project; empty means upwards from the working directory.
+	Dir string
+	// SocketPath is --socket or DEVPROXY_SOCKET; empty means the project's own.
+	SocketPath string
+}
+
+// AddFlags adds --project and --socket to a command and all below it.
+func (t *Target) AddFlags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&t.Dir, "project", "", "folder of the project (default: upwards from here to a devproxy.toml)")
+	flags.StringVar(&t.SocketPath, "socket", os.Getenv("DEVPROXY_SOCKET"), "socket of the daemon, `PATH` (default: the project's own)")
+	_ = cmd.MarkPersistentFlagDirname("project")
+}
+
+// Project returns the project that is meant.
+func (t *Target) Project() (project.Project, error) {
+	if t.Dir != "" {
+		p, err := project.At(t.Dir)
+		return p, Usage(err)
+	}
+	p, err := project.Find(".")
+	if errors.Is(err, project.ErrNotFound) {
+		err = fmt.Errorf("%w; write one, or name the project with --project DIR", err)
+	}
+	return p, Usage(err)
+}
+
+// Dial connects to the project's daemon. Where none runs the error says for
+// which project and on which socket, and what to do.
+func (t *Target) Dial(ctx context.Context) (*client.Client, project.Project, error) {
+	p, err := t.Project()
+	if err != nil {
+		return nil, p, err
+	}
+	socket, err := t.Socket(p)
+	if err != nil {
+		return nil, p, err
+	}
+	c, err := client.Dial(ctx, socket)
+	if errors.Is(err, client.ErrNoDaemon) {
+		return nil, p, fmt.Errorf("%w for %s (socket %s); start one with \"devproxyd start\"", client.ErrNoDaemon, p.Root, socket)
+	}
+	if err != nil {
+		return nil, p, fmt.Errorf("talking to the daemon of %s on %s: %w", p.Root, socket, err)
+	}
+	return c, p, nil
+}
+
+// Socket returns the path of the project's socket: the one named, the one a
+// daemon wrote down, or the one that a new daemon would serve.
+func (t *Target) Socket(p project.Project) (string, error) {
+	if t.SocketPath == "" {
+		if recorded := p.RecordedSocket(); recorded != "" {
+			return recorded, nil
+		}
+	}
+	socket, err := p.Socket(t.SocketPath)
+	return socket, Usage(err)
+}
+
+// Main runs a program's root command and returns its exit code. SIGINT and
+// SIGTERM end the command's context.
+func Main(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals...)
+	defer stop()
+	// The sources of these are not errors worth the usage text.
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return Usage(fmt.Errorf("%w; see %q", err, cmd.CommandPath()+" --help"))
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	if ctx.Err() != nil {
+		return ExitInterrupted
+	}
+	Report(root.ErrOrStderr(), root.Name(), err)
+	return exitCode(err)
+}
+
+// Report tells an error to a person.
+func Report(stderr io.Writer, program string, err error) {
+	if errors.As(err, new(toldError)) {
+		return
+	}
+	_, _ = fmt.Fprintf(stderr, "%s: %s\n", program, strings.TrimRight(err.Error(), "\n"))
+}
+
+// toldError was reported already.
+type toldError struct{ error }
+
+func (e toldError) Unwrap() error { return e.error }
+
+// Told marks err as reported, so that only the exit code is left to give.
+func Told(err error) error { return toldError{err} }
+
+func exitCode(err error) int {
+	switch {
+	case errors.Is(err, errInterrupted):
+		return ExitInterrupted
+	case errors.Is(err, client.ErrNoDaemon):
+		return ExitNoDaemon
+	case errors.As(err, new(usageError)), strings.HasPrefix(err.Error(), "unknown command"):
+		return ExitUsage
+	}
+	return ExitFailed
+}
+
+// Args wraps a check of arguments so that its failure is one of usage.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return Usage(fmt.Errorf("%w; see %q", err, cmd.CommandPath()+" --help"))
+		}
+		return nil
+	}
+}
+
+// Version returns the version of this build: what the linker was told, else
+// what the Go toolchain knows of the module.
+func Version(linked string) string {
+	if linked != "" {
+		return linked
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
