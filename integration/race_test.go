@@ -1,0 +1,6 @@
+//go:build race
+
+package integration
+
+// The programs under test are built the way the tests are.
+const raceEnabled = true
