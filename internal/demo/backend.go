@@ -83,7 +83,7 @@ func exampleServer(toolsFile string) (*mcp.Server, error) {
 
 func (t exampleTool) answer(_ context.Context, _ *mcp.CallToolRequest, args textArgument) (*mcp.CallToolResult, any, error) {
 	if t.Name == crashTool {
-		os.Exit(3) //nolint:forbidigo,revive // dying in the middle of a call is what this tool is for
+		os.Exit(3) //nolint:forbidigo // dying in the middle of a call is what this tool is for
 	}
 	text := strings.ReplaceAll(t.Reply, "{text}", args.Text)
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil

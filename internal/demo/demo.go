@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/debugmcp/devproxy/internal/process"
 )
 
 // stepTimeout bounds one step. The slowest, the first start of the backend,
@@ -403,7 +405,7 @@ func (d *demo) stop(ctx context.Context) (string, error) {
 	if _, err := d.command(ctx, d.Devproxyd, "stop"); err != nil {
 		return "", err
 	}
-	if process, err := os.FindProcess(int(d.pid)); err == nil && alive(process) {
+	if process.Alive(int(d.pid)) {
 		return "", fmt.Errorf("the backend, pid %d, outlived the daemon", d.pid)
 	}
 	return "daemon and backend are gone", nil

@@ -1,0 +1,6 @@
+package process
+
+func alive(pid int) bool {
+	s, err := readStat(pid)
+	return err == nil && !s.dead()
+}
