@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+
+	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
+	"github.com/debugmcp/devproxy/internal/project"
+)
+
+// DialTimeout bounds a Dial whose context has no earlier end. Connecting to a
+// daemon takes a millisecond; one that takes this long is stopped or stuck.
+const DialTimeout = 5 * time.Second
+
+var (
+	// ErrNoDaemon says that nobody listens at the socket: it is missing, or a
+	// daemon that is gone left it behind.
+	ErrNoDaemon = errors.New("no daemon is running")
+	// ErrNotServing says that somebody holds the socket and does not serve it:
+	// a daemon that starts, ends, is stopped or stuck. Starting another one
+	// would not help.
+	ErrNotServing = errors.New("the daemon does not answer")
+
+	errDialTimeout = fmt.Errorf("no answer within %s", DialTimeout)
+	errConnLost    = errors.New("the connection to the daemon was lost")
+)
+
+// Client is one connection to a daemon. It is safe for use by several
+// goroutines.
+type Client struct {
+	conn   *grpc.ClientConn
+	end    *endWatch
+	socket string
+}
+
+// Dial connects to the daemon that serves the unix socket at path and waits
+// until it answers, at most DialTimeout. It fails at once when nobody listens
+// (ErrNoDaemon), and with a *project.UnsafeError when the file is no socket of
+// this user.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, DialTimeout, errDialTimeout)
+	defer cancel()
+	c, err := dial(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("dialing the daemon at %s: %w", path, err)
+	}
+	c.socket = path
+	return c, nil
+}
+
+func dial(ctx context.Context, path string) (*Client, error) {
+	if _, err := project.CheckSocket(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, ErrNoDaemon
+		}
+		return nil, err
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		return New(ctx, conn)
+	case nobodyListens(err):
+		return nil, fmt.Errorf("%w (%w)", ErrNoDaemon, err)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", ErrNotServing, context.Cause(ctx))
+	case backlogFull(err):
+		return nil, fmt.Errorf("%w (%w)", ErrNotServing, err)
+	}
+	return nil, err
+}
+
+// New makes a Client of a connection that is already open and waits until the
+// other end answers or ctx ends. The connection belongs to the Client then; it
+// is closed if New fails.
+func New(ctx context.Context, conn net.Conn) (*Client, error) {
+	end := newEndWatch()
+	cc, err := grpc.NewClient("passthrough:///localhost",
+		grpc.WithContextDialer(once(conn)),
+		grpc.WithNoProxy(),
+		grpc.WithAuthority("localhost"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStatsHandler(end),
+		grpc.WithInitialWindowSize(WindowSize),
+		grpc.WithInitialConnWindowSize(WindowSize),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(MaxCallMessage), grpc.MaxCallSendMsgSize(MaxCallMessage)),
+		grpc.WithIdleTimeout(0),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+	)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the connection: %w", err), conn.Close())
+	}
+	if err := awaitReady(ctx, cc); err != nil {
+		_ = cc.Close()
+		_ = conn.Close() // no-op if gRPC has taken it
+		return nil, err
+	}
+	return &Client{conn: cc, end: end}, nil
+}
+
+// once hands conn out a single time: a Client does not reconnect.
+func once(conn net.Conn) func(context.Context, string) (net.Conn, error) {
+	var taken atomic.Bool
+	return func(context.Context, string) (net.Conn, error) {
+		if taken.Swap(true) {
+			return nil, errConnLost
+		}
+		return conn, nil
+	}
+}
+
+// awaitReady returns nil once the other end has sent its HTTP/2 settings: it
+// serves, and not only listens.
+func awaitReady(ctx context.Context, cc *grpc.ClientConn) error {
+	cc.Connect()
+	for {
+		state := cc.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return fmt.Errorf("%w: it closed the connection", ErrNotServing)
+		case connectivity.Idle, connectivity.Connecting:
+		}
+		if !cc.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("%w: %w", ErrNotServing, context.Cause(ctx))
+		}
+	}
+}
+
+// Attach is the service that carries an MCP client's traffic.
+func (c *Client) Attach() devproxyv1.AttachServiceClient {
+	return devproxyv1.NewAttachServiceClient(c.conn)
+}
+
+// Control is the service behind devproxyctl.
+func (c *Client) Control() devproxyv1.ControlServiceClient {
+	return devproxyv1.NewControlServiceClient(c.conn)
+}
+
+// Socket is the path that was dialled, for messages; empty after New.
+func (c *Client) Socket() string { return c.socket }
+
+// Ended is closed as soon as the connection broke or the daemon ended an Attach
+// stream, even while messages of it wait to be received. Someone who has
+// stopped receiving learns by it that receiving to the end is worth its memory:
+// at most WindowSize is left.
+func (c *Client) Ended() <-chan struct{} { return c.end.ended }
+
+// Close ends the connection and every call on it.
+func (c *Client) Close() error { return c.conn.Close() }
