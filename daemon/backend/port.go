@@ -1,0 +1,204 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/debugmcp/devproxy/internal/process"
+)
+
+const (
+	// freePortTries bounds the search for a port that is free on every address.
+	// The system gives one that is free on the first; that it is taken on
+	// another is rare.
+	freePortTries = 20
+	// portFreeWait is how long a port may stay in use after its process group
+	// is gone. The system frees it with the process; only what escaped the
+	// group still holds it, and then the next start names that.
+	portFreeWait = 2 * time.Second
+	// portPoll is the pause between two looks at a port: not felt by a person,
+	// and no load.
+	portPoll = 50 * time.Millisecond
+	// dialTimeout bounds one look: a listener on this machine accepts at once
+	// or its backlog is full.
+	dialTimeout = time.Second
+)
+
+// loopbacks are where a backend may listen; the first that accepts is used. Some
+// servers bind what localhost resolves to, which may be ::1 alone.
+func loopbacks() []netip.Addr {
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+}
+
+// choosePort returns the wanted port, or a free one for 0, after a bind-test.
+func choosePort(ctx context.Context, wanted int) (int, error) {
+	if wanted != 0 {
+		return wanted, checkPort(ctx, wanted)
+	}
+	for range freePortTries {
+		port, err := anyPort(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if checkPort(ctx, port) == nil {
+			return port, nil
+		}
+	}
+	return 0, fail(PortInUse, "no free port was found")
+}
+
+func anyPort(ctx context.Context) (int, error) {
+	l, err := listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	address, err := netip.ParseAddrPort(l.Addr().String())
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	return int(address.Port()), nil
+}
+
+// checkPort returns a Failure that names the holder if somebody listens on the
+// port, on either loopback address or on all. An address that cannot be bound
+// for another reason, such as a machine without IPv6, is the backend's affair.
+func checkPort(ctx context.Context, port int) error {
+	tests := []struct{ network, host string }{
+		{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}, {"tcp4", "0.0.0.0"}, {"tcp", "::"},
+	}
+	for _, test := range tests {
+		l, err := listen(ctx, test.network, net.JoinHostPort(test.host, strconv.Itoa(port)))
+		if err == nil {
+			_ = l.Close()
+			continue
+		}
+		if addressInUse(err) {
+			return fail(PortInUse, fmt.Sprintf("port %d is in use by %s", port, holderOf(port)))
+		}
+	}
+	return nil
+}
+
+func listen(ctx context.Context, network, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	config.SetMultipathTCP(false)
+	return config.Listen(ctx, network, address)
+}
+
+// awaitFree waits until nobody listens on the port, and returns who still does
+// after portFreeWait.
+func awaitFree(ctx context.Context, port int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, portFreeWait, errors.New("the port is still in use"))
+	defer cancel()
+	for {
+		err := checkPort(ctx, port)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(portPoll):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// awaitAccept waits until the port accepts a connection and returns where.
+func awaitAccept(ctx context.Context, port int) (netip.AddrPort, error) {
+	for {
+		for _, host := range loopbacks() {
+			address := netip.AddrPortFrom(host, uint16(port))
+			if accepts(ctx, address) {
+				return address, nil
+			}
+		}
+		select {
+		case <-time.After(portPoll):
+		case <-ctx.Done():
+			return netip.AddrPort{}, context.Cause(ctx)
+		}
+	}
+}
+
+func accepts(ctx context.Context, address netip.AddrPort) bool {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", address.String())
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// listener is a socket that listens on a port.
+type listener struct {
+	address netip.Addr
+	inode   uint64
+	uid     uint32
+}
+
+// reachedAt returns the listeners that a connection to the address may meet: an
+// exact bind goes before a wildcard, one of the same family before one of both.
+func reachedAt(address netip.Addr, all []listener) []listener {
+	preferences := []netip.Addr{address, netip.IPv6Unspecified()}
+	if address.Is4() {
+		preferences = []netip.Addr{address, netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+	}
+	for _, want := range preferences {
+		var reached []listener
+		for _, l := range all {
+			if l.address == want {
+				reached = append(reached, l)
+			}
+		}
+		if len(reached) > 0 {
+			return reached
+		}
+	}
+	return nil
+}
+
+// holderOf says in words who listens on the port, as far as the system tells.
+func holderOf(port int) string {
+	all, err := listeners(port)
+	if err != nil || len(all) == 0 {
+		return "another process"
+	}
+	return describe(all[0])
+}
+
+func describe(l listener) string {
+	pids := holders(l.inode)
+	if len(pids) == 0 {
+		return fmt.Sprintf("a process of the user with uid %d", l.uid)
+	}
+	if command := process.CommandLine(pids[0]); command != "" {
+		return fmt.Sprintf("pid %d (%s)", pids[0], command)
+	}
+	return fmt.Sprintf("pid %d", pids[0])
+}
+
+// checkOwner returns a Failure that names the stranger if a connection to the
+// address would meet somebody else than those pids: he may have taken the port
+// between the bind-test and the backend's own bind, and answer in its place.
+//
+// Where the system does not tell who listens, nothing is objected to.
+func checkOwner(address netip.AddrPort, pids []int) error {
+	all, err := listeners(int(address.Port()))
+	if err != nil {
+		return nil
+	}
+	for _, l := range reachedAt(address.Addr(), all) {
+		if !ownedBy(l, pids) {
+			return fail(PortInUse, fmt.Sprintf("port %d was taken by %s, not by the backend",
+				address.Port(), describe(l)))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+//go:build unix
+
+package backend
+
+import (
+	"errors"
+	"syscall"
+)
+
+// addressInUse reports whether a bind failed because somebody listens there.
+func addressInUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
