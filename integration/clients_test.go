@@ -1,0 +1,155 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var devTools = []string{"dev_server_status", "dev_restart", "dev_rebuild_and_restart", "dev_logs"}
+
+// The first promise of the product, for every official client: its probe and
+// its connect start nothing, its first tools/list starts exactly one backend.
+func TestConnectStartsNothing(t *testing.T) {
+	for _, kind := range clientKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.use(t, backendNamed(t, "go-stdio"))
+			c := p.client(t, kind.name)
+			got := c.connect(t)
+			if got.Era != kind.era || kind.era == "modern" && got.Version != "2026-07-28" {
+				t.Errorf("landed on the %s era, version %s", got.Era, got.Version)
+			}
+			p.wantStarts(t, 0)
+			if s := p.status(t); s.state() != "idle" || s.Backend.Generation != 0 {
+				t.Errorf("after connect the backend is %s, generation %d", s.state(), s.Backend.Generation)
+			}
+			// The dev tools' status starts nothing either.
+			c.tool(t, "dev_server_status", nil)
+			p.wantStarts(t, 0)
+
+			tools := c.tools(t)
+			p.wantStarts(t, 1)
+			for _, want := range append([]string{"echo", "add"}, devTools...) {
+				if !slices.Contains(tools, want) {
+					t.Errorf("tools are %v, without %s", tools, want)
+				}
+			}
+			// The dev tools come after the backend's own.
+			if tail := tools[len(tools)-len(devTools):]; !slices.Equal(tail, devTools) {
+				t.Errorf("the last tools are %v, want %v", tail, devTools)
+			}
+			c.wantText(t, "hi", "echo", object{"text": "hi"})
+			p.wantStarts(t, 1)
+		})
+	}
+}
+
+// Every client behind devproxy on every fixture, whatever the two eras. All
+// clients of a backend share one project, so one backend serves them all.
+func TestEveryClientOnEveryBackend(t *testing.T) {
+	for _, b := range fixtureBackends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.use(t, b)
+			cancelled := 0
+			for _, kind := range clientKinds {
+				t.Run(kind.name, func(t *testing.T) {
+					c := p.client(t, kind.name)
+					if got := c.connect(t); got.Era != kind.era {
+						t.Fatalf("landed on %+v, want the %s era", got, kind.era)
+					}
+					pair := cell{client: c, kind: kind, era: kind.era}
+					pair.basics(t)
+					if statelessFor(kind, b) {
+						return
+					}
+					pair.cancels(t, func() {
+						cancelled++
+						p.awaitLog(t, "backend", "fixture: slow was cancelled", cancelled)
+					})
+				})
+			}
+			p.wantStarts(t, 1)
+		})
+	}
+}
+
+// statelessFor says whether a legacy client's requests may reach the server
+// without a session, so that a cancellation finds nothing to cancel.
+func statelessFor(kind clientKind, b backend) bool {
+	return kind.era == "legacy" && (b.name == "ts2-http" || b.name == "go-http-stateless")
+}
+
+// awaitLog waits until a text stands n times in the log of a source.
+func (p *project) awaitLog(t testing.TB, source, text string, n int) {
+	t.Helper()
+	await(t, fmt.Sprintf("%q %d times in the %s log", text, n, source), func() (bool, string) {
+		output := p.ctl(t, "logs", "-n", "0", "--source", source)
+		return strings.Count(output, text) >= n, output
+	})
+}
+
+// Clients of both eras at once, on a backend whose one link they share: each
+// gets its own answers and its own progress.
+func TestClientsTogether(t *testing.T) {
+	for _, name := range []string{"go-stdio", "ts1-stdio", "ts2-http"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.use(t, backendNamed(t, name))
+			var clients []*client
+			for _, kind := range clientKinds {
+				c := p.client(t, kind.name)
+				c.connect(t)
+				clients = append(clients, c)
+			}
+			const rounds = 5
+			var group sync.WaitGroup
+			for i, c := range clients {
+				group.Go(func() {
+					for round := range rounds {
+						want := fmt.Sprintf("client %d round %d", i, round)
+						result, err := c.do(t.Context(), "callTool", toolCall("echo", object{"text": want}))
+						if err != nil {
+							t.Errorf("%s: %v", c.name, err)
+							return
+						}
+						if got := decode[toolResult](t, result).text(); got != want {
+							t.Errorf("%s got %q, want %q", c.name, got, want)
+						}
+					}
+				})
+			}
+			group.Wait()
+
+			var calls []*call
+			for i, c := range clients {
+				args := toolCall("slow", object{"ms": 100, "steps": i + 1})
+				args["progress"] = true
+				calls = append(calls, c.begin(t, "callTool", args))
+			}
+			for i, c := range clients {
+				if result, err := calls[i].wait(t); err != nil || decode[toolResult](t, result).text() != "done" {
+					t.Errorf("%s: slow gave %s, %v", c.name, result, err)
+				}
+				for range i + 1 {
+					e := c.await(t, "its own progress", func(e event) bool { return e.Event == "progress" })
+					if total := decode[struct{ Total int }](t, e.Params).Total; total != i+1 {
+						t.Errorf("%s heard somebody else's progress: %s", c.name, e.Params)
+					}
+				}
+				if more := c.heard(func(e event) bool { return e.Event == "progress" }); more > 0 {
+					t.Errorf("%s heard %d progress notifications too many", c.name, more)
+				}
+			}
+			p.wantStarts(t, 1)
+		})
+	}
+}

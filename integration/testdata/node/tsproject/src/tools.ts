@@ -1,0 +1,1 @@
+export const tools: Record<string, string> = { first: 'one' };
