@@ -6,13 +6,6 @@ type frontModern struct{ offer Offer }
 
 func (frontModern) Era() Era { return Modern }
 
-var (
-	complete      = []byte(`"complete"`)
-	inputRequired = []byte(`"input_required"`)
-	private       = []byte(`"private"`)
-	zero          = []byte("0")
-)
-
 func (front frontModern) Handshake(f Facts, _ string) []byte {
 	o := handshakeBase(f, Modern)
 	versions := [][]byte{}
@@ -24,7 +17,7 @@ func (front frontModern) Handshake(f Facts, _ string) []byte {
 	if f.Instructions != nil {
 		o.Set("instructions", f.Instructions)
 	}
-	o.Set("ttlMs", zero)
+	o.Set("ttlMs", []byte("0"))
 	stamp(o, methodDiscover)
 	stampServer(o, f.Info)
 	return o.Bytes()
@@ -33,13 +26,13 @@ func (front frontModern) Handshake(f Facts, _ string) []byte {
 // stamp gives a result what the TypeScript client demands of it, which is more than the specification does: it
 // allows "absent" for all of these.
 func stamp(o *wire.Object, method string) {
-	o.Set("resultType", complete)
+	o.Set("resultType", []byte(`"complete"`))
 	if isCacheable(method) {
 		if isList(method) || !isTTL(o.Get("ttlMs")) {
-			o.Set("ttlMs", zero)
+			o.Set("ttlMs", []byte("0"))
 		}
 		if scope := text(o.Get("cacheScope")); scope != "private" && scope != "public" {
-			o.Set("cacheScope", private)
+			o.Set("cacheScope", []byte(`"private"`))
 		}
 	}
 	if method == methodToolsCall && nonNull(o.Get("content")) == nil {
@@ -91,7 +84,7 @@ func (front frontModern) Result(req Request, res Result, _ Shapes) []byte {
 // ttlMs says, and what is under development changes sooner.
 func withoutTTL(o *wire.Object) []byte {
 	if ttl := o.Get("ttlMs"); ttl != nil && string(ttl) != "0" {
-		o.Set("ttlMs", zero)
+		o.Set("ttlMs", []byte("0"))
 	}
 	return o.Bytes()
 }
@@ -141,7 +134,7 @@ func (frontModern) ListenAck(sub wire.ID, honoured Filter) []byte {
 
 func (frontModern) ListenEnd(sub wire.ID) []byte {
 	var o wire.Object
-	o.Set("resultType", complete)
+	o.Set("resultType", []byte(`"complete"`))
 	return stampSubscription(&o, sub)
 }
 
@@ -171,7 +164,7 @@ func (frontModern) Notification(source Era, method string, params []byte, sub wi
 
 func (frontModern) InputRequired(inputs []Input, state string) []byte {
 	var o wire.Object
-	o.Set("resultType", inputRequired)
+	o.Set("resultType", []byte(`"input_required"`))
 	o.Set("inputRequests", inputRequests(inputs))
 	o.Set("requestState", wire.Quote(state))
 	return o.Bytes()

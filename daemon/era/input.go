@@ -9,18 +9,14 @@ import (
 // errNoInput says that an input_required result asks for nothing.
 var errNoInput = errors.New("the backend asks for input without saying which")
 
-// parseInputs reads what an input_required result asks for.
+// parseInputs reads what an input_required result asks for. It may ask for nothing but a retry with its state.
 func parseInputs(result *wire.Object) ([]Input, error) {
-	raw := nonNull(result.Get("inputRequests"))
-	if raw == nil {
-		if nonNull(result.Get("requestState")) == nil {
-			return nil, errNoInput
-		}
-		return nil, nil
-	}
-	requests, err := wire.ParseObject(raw)
+	requests, err := wire.ParseObject(nonNull(result.Get("inputRequests")))
 	if err != nil {
 		return nil, errors.New("the input requests of the backend are no object")
+	}
+	if requests.Len() == 0 && nonNull(result.Get("requestState")) == nil {
+		return nil, errNoInput
 	}
 	var inputs []Input
 	for _, m := range requests.Members() {
