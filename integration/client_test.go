@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -179,17 +180,16 @@ func decode[T any](t testing.TB, raw json.RawMessage) T {
 }
 
 // wantError performs an operation that has to fail with a JSON-RPC error.
-func (c *client) wantError(t testing.TB, code int, op string, args object) *callError {
+func (c *client) wantError(t testing.TB, code int, op string, args object) {
 	t.Helper()
 	result, err := c.try(t, op, args)
-	failure, ok := err.(*callError)
+	failure, ok := errors.AsType[*callError](err)
 	if !ok {
 		t.Fatalf("%s: %s %v gave %s, %v; want error %d", c.name, op, args, result, err, code)
 	}
 	if fmt.Sprint(failure.Code) != fmt.Sprint(code) {
 		t.Fatalf("%s: %s %v gave %v; want error %d", c.name, op, args, failure, code)
 	}
-	return failure
 }
 
 func (c *client) connect(t testing.TB) hello {

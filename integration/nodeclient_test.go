@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -141,9 +142,7 @@ func (d *nodeDriver) send(op string, args object) (int, <-chan nodeReply, error)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	line := object{"id": d.nextID, "op": op}
-	for key, value := range args {
-		line[key] = value
-	}
+	maps.Copy(line, args)
 	text, err := json.Marshal(line)
 	if err != nil {
 		return 0, nil, err

@@ -86,7 +86,8 @@ func countStart(path string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	lines := fmt.Sprintf("start %d\n", os.Getpid())
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "start %d\n", os.Getpid())
 	for line := range strings.Lines(string(earlier)) {
 		field, found := strings.CutPrefix(strings.TrimSpace(line), "start ")
 		if !found {
@@ -97,14 +98,14 @@ func countStart(path string) error {
 			return err
 		}
 		if pid != os.Getpid() && alive(pid) {
-			lines += fmt.Sprintf("overlap %d %d\n", pid, os.Getpid())
+			fmt.Fprintf(&lines, "overlap %d %d\n", pid, os.Getpid())
 		}
 	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(lines)
+	_, err = file.WriteString(lines.String())
 	return errors.Join(err, file.Close())
 }
 

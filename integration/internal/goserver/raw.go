@@ -35,7 +35,7 @@ var rawAnswers = map[string]string{
 // that begins with "vendor/" returns its params alone; "vendor/fail" an error
 // with exotic data.
 func serveRaw(in io.Reader, out io.Writer, wirePath string) error {
-	var wire io.Writer = io.Discard
+	wire := io.Discard
 	if wirePath != "" {
 		file, err := os.OpenFile(wirePath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
