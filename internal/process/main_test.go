@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -24,6 +25,8 @@ import (
 // the tests themselves, after which no goroutine and no process may be left.
 func TestMain(m *testing.M) {
 	Main()
+	// The race detector makes every helper wait a second at its exit otherwise.
+	must(os.Setenv("GORACE", "atexit_sleep_ms=0"))
 	if len(os.Args) > 1 && os.Args[1] == "helper" {
 		runHelper(os.Args[2], os.Args[3:])
 		return
@@ -81,12 +84,12 @@ func sleepForever() {
 	time.Sleep(time.Hour)
 }
 
-// flood writes one MiB to both outputs.
+// flood writes one MiB to each output, line by line in turn.
 func flood(mark string) {
-	line := strings.Repeat(mark, 127) + "\n"
+	out, err := strings.Repeat(mark, 127)+"\n", strings.Repeat("E", 127)+"\n"
 	for range 8 << 10 {
-		fmt.Print(line)
-		fmt.Fprint(os.Stderr, line)
+		fmt.Print(out)
+		fmt.Fprint(os.Stderr, err)
 	}
 }
 
@@ -147,6 +150,7 @@ func start(t *testing.T, spec Spec) *Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		drain(t, p)
 		if err := p.Terminate(context.Background(), 0); err != nil {
 			t.Errorf("cleaning up: %v", err)
 		}
@@ -164,15 +168,15 @@ func run(t *testing.T, spec Spec) *Process {
 	return p
 }
 
-// drain reads an output to its end, so that a writer never stalls.
-func drain(t *testing.T, r io.Reader) {
+// drain reads what nobody else reads of the outputs, to their end, so that neither a writer nor
+// Terminate has to wait.
+func drain(t *testing.T, p *Process) {
 	t.Helper()
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		_, _ = io.Copy(io.Discard, r)
-	}()
-	t.Cleanup(func() { <-finished })
+	var readers sync.WaitGroup
+	for _, r := range []io.Reader{p.Stdout(), p.Stderr()} {
+		readers.Go(func() { _, _ = io.Copy(io.Discard, r) })
+	}
+	t.Cleanup(readers.Wait)
 }
 
 // nextLine reads one line, and nothing behind it.
@@ -230,6 +234,7 @@ func await(t *testing.T, what string, condition func() bool) {
 // terminate must succeed, and take less than limit.
 func terminate(t *testing.T, p *Process, rung, limit time.Duration) {
 	t.Helper()
+	drain(t, p)
 	began := time.Now()
 	if err := p.Terminate(t.Context(), rung); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,6 @@ func TestMarkedEscapeeEnds(t *testing.T) {
 	if err != nil || !slices.Equal(members, []int{escapee.PID}) {
 		t.Fatalf("members %v, %v, want the escapee %d", members, err, escapee.PID)
 	}
-	drain(t, p.Stdout())
 	terminate(t, p, 20*time.Millisecond, patience)
 	if lives(escapee) {
 		t.Error("the escapee lives on")
@@ -189,7 +188,6 @@ func TestEndOrphanSparesAncestors(t *testing.T) {
 func TestLeaderThatLeftItsGroupEnds(t *testing.T) {
 	p := run(t, helper("leave-group"))
 	nextLine(t, p.Stdout())
-	drain(t, p.Stdout())
 	members, err := p.Members()
 	if err != nil || !slices.Contains(members, p.PID()) {
 		t.Fatalf("members %v, %v, want the leader %d", members, err, p.PID())

@@ -53,7 +53,6 @@ func escape(env []string, stdout *os.File) {
 func TestIgnoredTermIsFollowedByKill(t *testing.T) {
 	p := run(t, helper("ignore-term"))
 	nextLine(t, p.Stdout())
-	drain(t, p.Stdout())
 	terminate(t, p, 20*time.Millisecond, patience)
 	if got := p.Exit(); got.Signal != "SIGKILL" || got.String() != "ended by SIGKILL" {
 		t.Errorf("it %v", got)
@@ -63,7 +62,6 @@ func TestIgnoredTermIsFollowedByKill(t *testing.T) {
 func TestTermComesBeforeKill(t *testing.T) {
 	p := run(t, helper("sleep"))
 	nextLine(t, p.Stdout())
-	drain(t, p.Stdout())
 	p.stdin.close()
 	p.stdin.closedAt = time.Now().Add(-time.Hour)
 	terminate(t, p, time.Hour, patience)
@@ -75,7 +73,6 @@ func TestTermComesBeforeKill(t *testing.T) {
 func TestStoppedProcessHearsTerm(t *testing.T) {
 	p := run(t, helper("stop"))
 	nextLine(t, p.Stdout())
-	drain(t, p.Stdout())
 	p.stdin.close()
 	p.stdin.closedAt = time.Now().Add(-time.Hour)
 	terminate(t, p, time.Hour, patience)
@@ -161,7 +158,6 @@ func TestPipeHolderDelaysNobody(t *testing.T) {
 func TestBlockedWriterToStdinIsFreed(t *testing.T) {
 	p := run(t, helper("sleep"))
 	nextLine(t, p.Stdout())
-	drain(t, p.Stdout())
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := p.Stdin().Write(make([]byte, 1<<20))

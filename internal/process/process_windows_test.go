@@ -35,7 +35,6 @@ func TestEndOrphanSparesStrangers(t *testing.T) {
 func TestBreakComesBeforeTheKill(t *testing.T) {
 	p := run(t, helper("sleep"))
 	nextLine(t, p.Stdout())
-	drain(t, p.Stdout())
 	p.stdin.close()
 	p.stdin.closedAt = time.Now().Add(-time.Hour)
 	terminate(t, p, time.Hour, patience)
