@@ -35,7 +35,8 @@ NODE := integration/testdata/node
 # machine should run no code at install time.
 NPM_CI := npm ci --ignore-scripts --no-audit --no-fund
 
-GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!:api/devproxy')
+# Not what is generated, and not what others put below node_modules.
+GO_FILES = $(shell find . -name '*.go' -not -path './api/devproxy/*' -not -path '*/node_modules/*' -not -path './.*/*')
 
 .DEFAULT_GOAL := help
 .PHONY: help build install demo test test-short integration fmt fmt-check vet lint \
