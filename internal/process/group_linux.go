@@ -12,6 +12,7 @@ import (
 // group is what has to be gone: the leader, its process group, and every marked process.
 type group struct {
 	leader  Identity
+	orphan  bool              // an earlier daemon's: what descends from us is none of it
 	session int               // the one session all of the process group is in
 	marked  func(string) bool // whether a marker is one of this group's; nil: none is
 
@@ -38,7 +39,7 @@ func newGroup(leader Identity, _ *os.File) (*group, error) {
 // orphanedGroup finds what is left of the group of a process of an earlier daemon: its process
 // group if the leader is still the recorded one, and everything marked for the same project.
 func orphanedGroup(leader Identity) (*group, error) {
-	g := &group{leader: leader, reaped: true, empty: true}
+	g := &group{leader: leader, orphan: true, reaped: true, empty: true}
 	// The marker is "<project hash>:<generation>", and any generation may have left something.
 	if project, _, ok := strings.Cut(leader.Marker, ":"); ok && project != "" {
 		g.marked = func(marker string) bool { return strings.HasPrefix(marker, project+":") }
@@ -83,7 +84,7 @@ func (g *group) noticeEmpty() {
 type look struct {
 	grouped []stat // live members of the process group
 	others  []stat // live members outside of it: marked ones, or a leader that moved
-	shared  bool   // the process group contains us or an ancestor of ours
+	shared  bool   // the process group contains somebody who must not be signalled
 }
 
 func (l look) all() []stat { return append(l.grouped[:len(l.grouped):len(l.grouped)], l.others...) }
@@ -98,12 +99,12 @@ func (g *group) look() (look, error) {
 		return look{}, err
 	}
 	var found look
-	protected := lineage(stats)
+	family := kin(stats)
 	for _, s := range stats {
 		grouped := g.contains(s)
 		switch {
 		case s.dead():
-		case protected[s.pid]:
+		case g.protects(family, s.pid):
 			found.shared = found.shared || grouped
 		case grouped:
 			found.grouped = append(found.grouped, s)
@@ -113,6 +114,12 @@ func (g *group) look() (look, error) {
 	}
 	g.known = found.all()
 	return found, nil
+}
+
+// protects reports whether pid is never to be signalled: ourselves and our ancestors, who carry
+// the marker when a backend started us, and for an orphan what we have started since.
+func (g *group) protects(family kinship, pid int) bool {
+	return family.above(pid, os.Getpid()) || g.orphan && family.above(os.Getpid(), pid)
 }
 
 // contains reports whether s is in the process group. A group lies within one session, so a

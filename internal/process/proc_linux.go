@@ -141,17 +141,29 @@ func markerOf(pid int) string {
 	return ""
 }
 
-// lineage gives ourselves and our ancestors, who are never to be signalled.
-func lineage(stats []stat) map[int]bool {
-	parents := make(map[int]int, len(stats))
+// kinship says who stands above and below us in a listing.
+type kinship map[int]int // from a process to its parent
+
+func kin(stats []stat) kinship {
+	k := make(kinship, len(stats))
 	for _, s := range stats {
-		parents[s.pid] = s.parent
+		k[s.pid] = s.parent
 	}
-	family := map[int]bool{}
-	for pid := os.Getpid(); pid > 0 && !family[pid]; pid = parents[pid] {
-		family[pid] = true
+	return k
+}
+
+// above reports whether ancestor is pid itself or stands above it. A listing is no snapshot and
+// may contain a circle, so the way up is bounded by its size.
+func (k kinship) above(ancestor, pid int) bool {
+	for range len(k) + 1 {
+		if pid == ancestor {
+			return true
+		}
+		if pid = k[pid]; pid == 0 {
+			break
+		}
 	}
-	return family
+	return false
 }
 
 func procPath(pid int, name string) string {

@@ -116,8 +116,7 @@ func (p *Process) closeOutputs() {
 // order. With the recorded leader (same boot, pid and start time) its process group is ended; on
 // Linux also every process of this user that is marked for the same project, whatever the
 // generation, which needs no more than id.Marker. Anything else is left alone: a stranger who
-// has the pid now, ourselves, and our ancestors. Call it before the project has processes of its
-// own again.
+// has the pid now, ourselves, our ancestors, and whatever descends from us.
 //
 // The rungs are those of [Process.Terminate] without stdin, whose other end died with the
 // daemon; ctx hurries them likewise.
