@@ -208,7 +208,11 @@ func (t *turn) take(e event) {
 	case built:
 		t.onBuilt(e)
 	case spawned:
-		t.spawned, t.generation, t.orders = true, e.generation, e.orders
+		// Also in Stopping: a start is abandoned wherever it is, and counts as
+		// far as it got.
+		if t.phase == Starting || t.phase == Stopping {
+			t.spawned, t.generation, t.orders = true, e.generation, e.orders
+		}
 	case ready:
 		t.onReady(e)
 	case startFailed:

@@ -1,0 +1,669 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/debugmcp/devproxy/daemon/backend/link"
+	"github.com/debugmcp/devproxy/daemon/era"
+)
+
+var (
+	legacyClient = era.Peer{Era: era.Legacy, Version: era.LegacyVersion}
+	patient      = Launch{RestartOnCrash: true, StartTimeout: time.Minute}
+)
+
+func TestOneStartServesAllWhoNeedIt(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{prepareTakes: time.Second, readyAfter: time.Second}}, func(b *bench) {
+		b.mustBe(Idle)
+		for range 20 {
+			b.Need(legacyClient)
+		}
+		b.heard("Starting 1")
+		time.Sleep(1500 * time.Millisecond)
+		status := b.mustBe(Starting)
+		if status.Generation != 1 || status.PID != 1001 || status.Port != 3001 {
+			t.Errorf("status = %+v", status)
+		}
+		b.Need(legacyClient)
+		time.Sleep(time.Second)
+		b.heard("Up 1")
+		status = b.mustBe(Running)
+		if status.Facts == nil || status.ReadyAt.IsZero() || status.Message != "" {
+			t.Errorf("status = %+v", status)
+		}
+		b.Need(legacyClient)
+		b.heard("")
+		if n := b.spawns(); n != 1 {
+			t.Errorf("%d starts", n)
+		}
+		if got := b.runner.orders[0].starter.Era; got != era.Legacy {
+			t.Errorf("started for a client of era %v", got)
+		}
+	})
+}
+
+func TestAChangeStartsNothingThatNobodyNeeds(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{}}, func(b *bench) {
+		b.Changed()
+		b.heard("")
+		b.mustBe(Idle)
+	})
+}
+
+func TestAFailedStartIsNotRepeatedForEachRequest(t *testing.T) {
+	broken := act{readyErr: fail(ExitedAtStart, "the backend exited with status 1 before it was ready"), endTakes: 10 * time.Second}
+	inBubble(t, Config{}, patient, []act{broken, broken, {}}, func(b *bench) {
+		b.Need(legacyClient)
+		// Those who wait are told at once, not when the group is gone.
+		b.heard("Starting 1, Unavailable exited-at-start")
+		b.mustBe(Stopping)
+		time.Sleep(11 * time.Second)
+		status := b.mustBe(Failed)
+		if status.Failure.Reason != ExitedAtStart || !strings.Contains(status.Message, "exited with status 1") {
+			t.Errorf("status = %+v", status)
+		}
+		if exit := status.LastExit; exit == nil || exit.Reason != "start failed" || len(exit.StderrTail) != 1 {
+			t.Errorf("last exit = %+v", exit)
+		}
+		b.Need(legacyClient)
+		b.heard("Unavailable exited-at-start")
+		b.Changed()
+		b.heard("Starting 2, Unavailable exited-at-start")
+		time.Sleep(time.Minute)
+		b.mustBe(Failed)
+		b.mustStart()
+		if n := b.spawns(); n != 3 {
+			t.Errorf("%d starts, want 3", n)
+		}
+	})
+}
+
+func TestACrashIsToldAtOnceAndRepaired(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{exitsAfter: time.Second, endTakes: 10 * time.Second}, {}}, func(b *bench) {
+		b.mustStart()
+		time.Sleep(time.Second)
+		b.heard("Down 1 backend-lost, Unavailable backend-retrying waiting")
+		status := b.mustBe(Stopping)
+		if status.LastExit == nil || status.LastExit.Reason != "crash" || status.LastExit.Status != "exited with status 1" {
+			t.Errorf("last exit = %+v", status.LastExit)
+		}
+		b.Need(legacyClient)
+		b.heard("")
+		time.Sleep(10 * time.Second)
+		status = b.mustBe(Backoff)
+		if want := time.Now().Add(firstBackoff); !status.RetryAt.Equal(want) {
+			t.Errorf("retry at %v, want %v", status.RetryAt, want)
+		}
+		b.Need(legacyClient)
+		b.heard("Unavailable backend-retrying waiting")
+		time.Sleep(firstBackoff)
+		b.heard("Starting 2, Up 2")
+		if status = b.mustBe(Running); status.Crashes != 1 || !status.RetryAt.IsZero() {
+			t.Errorf("status = %+v", status)
+		}
+		time.Sleep(stableAfter)
+		if status = b.mustBe(Running); status.Crashes != 0 {
+			t.Errorf("%d crashes count after a stable time", status.Crashes)
+		}
+	})
+}
+
+func TestACrashLoopEnds(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{exitsAfter: time.Second}}, func(b *bench) {
+		b.mustStart()
+		time.Sleep(time.Hour)
+		status := b.mustBe(Failed)
+		if status.Failure.Reason != CrashLoop || status.Generation != crashLimit {
+			t.Errorf("status = %+v", status)
+		}
+		b.observer.take()
+		b.Need(legacyClient)
+		b.heard("Unavailable crash-loop")
+		b.Changed()
+		b.heard(fmt.Sprintf("Starting %d, Up %[1]d", crashLimit+1))
+	})
+}
+
+func TestOnCrashStay(t *testing.T) {
+	inBubble(t, Config{}, Launch{}, []act{{exitsAfter: time.Second}}, func(b *bench) {
+		b.mustStart()
+		time.Sleep(time.Hour)
+		status := b.mustBe(Failed)
+		if status.Failure.Reason != Crashed || b.spawns() != 1 {
+			t.Errorf("%d starts, status = %+v", b.spawns(), status)
+		}
+	})
+}
+
+func TestAStartThatTakesTooLong(t *testing.T) {
+	inBubble(t, Config{}, Launch{StartTimeout: 3 * time.Second}, []act{{readyAfter: time.Hour}}, func(b *bench) {
+		result := b.async(func(ctx context.Context) error { return b.Start(ctx, nil) })
+		time.Sleep(3 * time.Second)
+		if got := outcome(result); got != string(StartTimeout) {
+			t.Errorf("outcome = %s", got)
+		}
+		b.mustBe(Failed)
+	})
+}
+
+func TestRestartsThatMeetBecomeOne(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{endTakes: time.Second}, {readyAfter: time.Second}}, func(b *bench) {
+		b.mustStart()
+		var results []<-chan error
+		for range 3 {
+			results = append(results, b.async(func(ctx context.Context) error {
+				return b.Restart(ctx, RestartOptions{}, nil)
+			}))
+		}
+		b.Changed()
+		b.heard("Down 1 backend-restarted")
+		time.Sleep(2 * time.Second)
+		b.heard("Starting 2, Up 2")
+		for _, result := range results {
+			if got := outcome(result); got != "ok" {
+				t.Errorf("outcome = %s", got)
+			}
+		}
+		if status := b.mustBe(Running); status.LastExit.Reason != "restart" {
+			t.Errorf("last exit = %+v", status.LastExit)
+		}
+	})
+}
+
+func TestARestartDuringAStartReplacesIt(t *testing.T) {
+	acts := []act{{readyAfter: time.Minute, endTakes: time.Second}, {readyAfter: time.Second}}
+	inBubble(t, Config{}, patient, acts, func(b *bench) {
+		started := b.async(func(ctx context.Context) error { return b.Start(ctx, nil) })
+		b.heard("Starting 1")
+		restarted := b.async(func(ctx context.Context) error { return b.Restart(ctx, RestartOptions{}, nil) })
+		time.Sleep(time.Second)
+		b.heard("Starting 2")
+		b.Changed()
+		b.Changed()
+		b.heard("Starting 3")
+		time.Sleep(time.Second)
+		b.heard("Up 3")
+		if a, c := outcome(started), outcome(restarted); a != "ok" || c != "ok" {
+			t.Errorf("start: %s, restart: %s", a, c)
+		}
+	})
+}
+
+// Wherever a start is, a stop and a shutdown end it.
+func TestAStartCanBeAbandonedAnywhere(t *testing.T) {
+	stages := map[string]act{
+		"preparing":    {prepareTakes: time.Minute},
+		"spawning":     {spawnTakes: time.Minute},
+		"waiting":      {readyAfter: time.Minute},
+		"running":      {},
+		"crashed":      {exitsAfter: time.Millisecond, endTakes: time.Second},
+		"backing off":  {exitsAfter: time.Millisecond},
+		"failing":      {readyErr: fail(HandshakeFailed, "no"), endTakes: time.Second},
+		"given up":     {readyErr: fail(HandshakeFailed, "no")},
+		"not prepared": {prepareErr: fail(PortInUse, "port 1 is in use by pid 1")},
+	}
+	for name, first := range stages {
+		t.Run("stop while "+name, func(t *testing.T) {
+			inBubble(t, Config{}, patient, []act{first, {}}, func(b *bench) {
+				b.Need(legacyClient)
+				time.Sleep(100 * time.Millisecond)
+				if err := b.Stop(b.t.Context(), nil); err != nil {
+					t.Error(err)
+				}
+				b.mustBe(Idle)
+				if b.runner.alive != 0 {
+					t.Error("it lives")
+				}
+				b.mustStart()
+			})
+		})
+		t.Run("shutdown while "+name, func(t *testing.T) {
+			inBubble(t, Config{}, patient, []act{first}, func(b *bench) {
+				b.Need(legacyClient)
+				time.Sleep(100 * time.Millisecond)
+				asked := b.async(func(ctx context.Context) error { return b.Restart(ctx, RestartOptions{}, nil) })
+				b.shutdown()
+				if err := <-b.result; err != nil {
+					t.Error(err)
+				}
+				if b.runner.alive != 0 {
+					t.Error("it lives")
+				}
+				// What was decided before the shutdown may have been told.
+				if got := outcome(asked); got == "pending" {
+					t.Error("whoever asked for a restart waits for ever")
+				}
+				if got := reasonOf(b.Start(b.t.Context(), nil)); got != string(ShuttingDown) {
+					t.Errorf("start afterwards: %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAStopTellsThoseWhoWait(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{readyAfter: time.Minute}}, func(b *bench) {
+		result := b.async(func(ctx context.Context) error { return b.Start(ctx, nil) })
+		if err := b.Stop(b.t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		b.heard("Starting 1, Unavailable stopped")
+		if got := outcome(result); got != string(Stopped) {
+			t.Errorf("start: %s", got)
+		}
+	})
+}
+
+func TestCallsInFlightGetTimeBeforeARestart(t *testing.T) {
+	drains := Launch{DrainTimeout: 5 * time.Second}
+	t.Run("and may use less", func(t *testing.T) {
+		inBubble(t, Config{}, drains, []act{{}}, func(b *bench) {
+			b.mustStart()
+			b.Changed()
+			b.heard("Draining 1")
+			b.Drained(1)
+			b.heard("Down 1 backend-restarted, Starting 2, Up 2")
+		})
+	})
+	t.Run("and no more", func(t *testing.T) {
+		inBubble(t, Config{}, drains, []act{{}}, func(b *bench) {
+			b.mustStart()
+			b.Changed()
+			b.Drained(7)
+			time.Sleep(5*time.Second - 1)
+			b.heard("Draining 1")
+			time.Sleep(1)
+			b.heard("Down 1 backend-restarted, Starting 2, Up 2")
+		})
+	})
+	t.Run("but not before a stop", func(t *testing.T) {
+		inBubble(t, Config{}, drains, []act{{}}, func(b *bench) {
+			b.mustStart()
+			if err := b.Stop(b.t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			b.heard("Down 1 stopped, Unavailable stopped")
+		})
+	})
+}
+
+func TestAMissingEntryIsWaitedFor(t *testing.T) {
+	missing := fail(EntryMissing, "dist/index.js does not exist yet")
+	missing.Waiting = true
+	inBubble(t, Config{}, patient, []act{{prepareErr: missing}, {prepareErr: missing}, {}}, func(b *bench) {
+		b.Need(legacyClient)
+		b.heard("Starting 1, Unavailable entry-missing waiting")
+		status := b.mustBe(Failed)
+		if !strings.HasPrefix(status.Message, "dist/index.js does not exist yet") {
+			t.Errorf("message = %q", status.Message)
+		}
+		b.Need(legacyClient)
+		b.heard("Starting 1, Unavailable entry-missing waiting")
+		b.Changed()
+		b.heard("Starting 1, Up 1")
+	})
+}
+
+func TestAHandshakeThatSpoilsItsProcess(t *testing.T) {
+	spoiled := act{readyErr: &link.RespawnError{Next: era.Modern, Reason: errors.New("the process ended")}, endTakes: time.Second}
+	inBubble(t, Config{}, patient, []act{spoiled, {}}, func(b *bench) {
+		b.Need(legacyClient)
+		b.heard("Starting 1")
+		time.Sleep(time.Second)
+		b.heard("Starting 2, Up 2")
+		second := b.runner.orders[1]
+		if second.first != era.Modern || second.starter.Era != era.Legacy || second.generation != 2 {
+			t.Errorf("order = %+v", second)
+		}
+	})
+	inBubble(t, Config{}, patient, []act{spoiled}, func(b *bench) {
+		b.Need(legacyClient)
+		time.Sleep(time.Minute)
+		b.heard("Starting 1, Starting 2, Unavailable handshake-failed")
+		b.mustBe(Failed)
+	})
+}
+
+func TestSurvivorsBlockTheNextStart(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{survivesEnds: 2}, {}}, func(b *bench) {
+		b.mustStart()
+		if got := reasonOf(b.Restart(b.t.Context(), RestartOptions{}, nil)); got != string(Survivors) {
+			t.Errorf("restart: %s", got)
+		}
+		if status := b.mustBe(Failed); status.PID == 0 {
+			t.Error("their pid is not shown any more")
+		}
+		if got := reasonOf(b.Start(b.t.Context(), nil)); got != string(Survivors) {
+			t.Errorf("start: %s", got)
+		}
+		b.mustStart()
+		if status := b.mustBe(Running); status.Generation != 2 {
+			t.Errorf("generation %d, want 2", status.Generation)
+		}
+	})
+	inBubble(t, Config{}, patient, []act{{survivesEnds: 9}}, func(b *bench) {
+		b.mustStart()
+		b.shutdown()
+		if got := reasonOf(<-b.result); got != string(Survivors) {
+			t.Errorf("Run: %s", got)
+		}
+	})
+}
+
+// collect returns a step function and what it was called with.
+func collect() (func(Step), *[]Step) {
+	steps := new([]Step)
+	return func(s Step) { *steps = append(*steps, s) }, steps
+}
+
+func TestARebuildReportsItsSteps(t *testing.T) {
+	config := Config{Build: func(_ context.Context, out func(string)) error {
+		out("compiling")
+		out("done")
+		return nil
+	}}
+	inBubble(t, config, patient, []act{{}}, func(b *bench) {
+		b.mustStart()
+		var during State
+		before := func() error {
+			during = b.Status().State
+			return nil
+		}
+		step, steps := collect()
+		if err := b.Restart(b.t.Context(), RestartOptions{Rebuild: true, Before: before}, step); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"> compiling", "> done", "stopping", "build ok=true", "starting", "running"}
+		if got := stepNames(*steps); !sameSteps(got, want) {
+			t.Errorf("steps = %q, want %q", got, want)
+		}
+		if during != Running {
+			t.Errorf("Before was called while %v, want running", during)
+		}
+		status := b.mustBe(Running)
+		if lb := status.LastBuild; lb == nil || !lb.OK || lb.Running || !slices.Equal(lb.Tail, []string{"compiling", "done"}) {
+			t.Errorf("last build = %+v", lb)
+		}
+	})
+}
+
+// sameSteps compares without the order of what happens at one moment: the end of
+// the build and what it brings about.
+func sameSteps(got, want []string) bool {
+	slices.Sort(got)
+	want = slices.Clone(want)
+	slices.Sort(want)
+	return slices.Equal(got, want)
+}
+
+func TestARebuildFromIdleShowsTheBuild(t *testing.T) {
+	config := Config{Build: func(ctx context.Context, _ func(string)) error { return pause(ctx, time.Second) }}
+	inBubble(t, config, patient, []act{{}}, func(b *bench) {
+		result := b.async(func(ctx context.Context) error {
+			return b.Restart(ctx, RestartOptions{Rebuild: true}, nil)
+		})
+		if status := b.mustBe(Building); !status.Building || !status.LastBuild.Running {
+			t.Errorf("status = %+v", status)
+		}
+		b.Need(legacyClient)
+		b.heard("")
+		time.Sleep(time.Second)
+		b.heard("Starting 1, Up 1")
+		if got := outcome(result); got != "ok" {
+			t.Errorf("restart: %s", got)
+		}
+	})
+}
+
+func TestAFailedBuildLeavesTheBackendAlone(t *testing.T) {
+	config := Config{Build: func(_ context.Context, out func(string)) error {
+		out("src/index.ts(3,1): error TS2304")
+		return errors.New("exited with status 2")
+	}}
+	inBubble(t, config, patient, []act{{}}, func(b *bench) {
+		b.mustStart()
+		called := false
+		options := RestartOptions{Rebuild: true, Before: func() error { called = true; return nil }}
+		err := b.Restart(b.t.Context(), options, nil)
+		f, ok := errors.AsType[*Failure](err)
+		if !ok || f.Reason != BuildFailed || f.State != Running || !strings.Contains(err.Error(), "TS2304") {
+			t.Errorf("error = %+v", err)
+		}
+		if called {
+			t.Error("Before was called")
+		}
+		b.heard("")
+		status := b.mustBe(Running)
+		if lb := status.LastBuild; lb.OK || lb.Message != "the build failed: exited with status 2" {
+			t.Errorf("last build = %+v", lb)
+		}
+	})
+}
+
+func TestBeforeCanPreventARestart(t *testing.T) {
+	refused := errors.New("the disk is full")
+	config := Config{Build: func(context.Context, func(string)) error { return nil }}
+	for _, rebuild := range []bool{false, true} {
+		inBubble(t, config, patient, []act{{}}, func(b *bench) {
+			b.mustStart()
+			err := b.Restart(b.t.Context(), RestartOptions{Rebuild: rebuild, Before: func() error { return refused }}, nil)
+			if err == nil || !strings.Contains(err.Error(), "preparing the restart: the disk is full") {
+				t.Errorf("error = %v", err)
+			}
+			b.heard("")
+		})
+	}
+}
+
+func TestARebuildWithoutABuildCommand(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{}}, func(b *bench) {
+		err := b.Restart(b.t.Context(), RestartOptions{Rebuild: true}, nil)
+		if reasonOf(err) != string(ConfigInvalid) || !strings.Contains(err.Error(), "[build] command") {
+			t.Errorf("error = %v", err)
+		}
+	})
+}
+
+func TestRebuildsThatMeet(t *testing.T) {
+	builds := 0
+	config := Config{Build: func(ctx context.Context, _ func(string)) error {
+		builds++
+		return pause(ctx, time.Second)
+	}}
+	inBubble(t, config, patient, []act{{}}, func(b *bench) {
+		b.mustStart()
+		var results []<-chan error
+		for range 4 {
+			results = append(results, b.async(func(ctx context.Context) error {
+				return b.Restart(ctx, RestartOptions{Rebuild: true}, nil)
+			}))
+		}
+		time.Sleep(time.Second)
+		if got := outcome(results[0]); got != "ok" {
+			t.Errorf("first: %s", got)
+		}
+		time.Sleep(time.Second)
+		for _, result := range results[1:] {
+			if got := outcome(result); got != "ok" {
+				t.Errorf("later: %s", got)
+			}
+		}
+		// The second build is for all who asked while the first ran: it may have
+		// read their sources before they were saved.
+		if builds != 2 {
+			t.Errorf("%d builds, want 2", builds)
+		}
+		b.heard("Down 1 backend-restarted, Starting 2, Up 2, Down 2 backend-restarted, Starting 3, Up 3")
+	})
+}
+
+func TestAStopCancelsTheBuild(t *testing.T) {
+	var cause error
+	config := Config{Build: func(ctx context.Context, _ func(string)) error {
+		<-ctx.Done()
+		cause = context.Cause(ctx)
+		return cause
+	}}
+	inBubble(t, config, patient, []act{{}}, func(b *bench) {
+		b.mustStart()
+		result := b.async(func(ctx context.Context) error {
+			return b.Restart(ctx, RestartOptions{Rebuild: true}, nil)
+		})
+		if err := b.Stop(b.t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		if got := outcome(result); got != string(Stopped) || !errors.Is(cause, errBuildStopped) {
+			t.Errorf("restart: %s, cause: %v", got, cause)
+		}
+		b.mustBe(Idle)
+	})
+}
+
+func TestWhoeverLeavesDoesNotTakeTheRestartAway(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{}, {readyAfter: time.Minute / 2}}, func(b *bench) {
+		b.mustStart()
+		gone := errors.New("the caller left")
+		ctx, cancel := context.WithCancelCause(b.t.Context())
+		result := b.async(func(context.Context) error { return b.Restart(ctx, RestartOptions{}, nil) })
+		cancel(gone)
+		if err := <-result; !errors.Is(err, gone) {
+			t.Errorf("error = %v", err)
+		}
+		time.Sleep(time.Minute / 2)
+		b.heard("Down 1 backend-restarted, Starting 2, Up 2")
+	})
+}
+
+func TestASlowCallerMissesLinesAndNothingElse(t *testing.T) {
+	config := Config{Build: func(_ context.Context, out func(string)) error {
+		for i := range 3 * maxSteps {
+			out(fmt.Sprint(i))
+		}
+		return nil
+	}}
+	inBubble(t, config, patient, []act{{}}, func(b *bench) {
+		block := make(chan struct{})
+		var steps []Step
+		result := b.async(func(ctx context.Context) error {
+			return b.Restart(ctx, RestartOptions{Rebuild: true}, func(s Step) {
+				<-block
+				steps = append(steps, s)
+			})
+		})
+		b.mustBe(Running) // in spite of the caller
+		close(block)
+		if got := outcome(result); got != "ok" {
+			t.Fatalf("restart: %s", got)
+		}
+		names := stepNames(steps)
+		// As many as wait, once while the first step blocks and once after it.
+		if n := len(names); n > 2*maxSteps+20 {
+			t.Errorf("%d steps", n)
+		}
+		omitted := slices.IndexFunc(names, func(s string) bool { return strings.HasSuffix(s, "lines left out") })
+		if omitted < 0 || !slices.Contains(names, "build ok=true") || names[len(names)-1] != "running" {
+			t.Errorf("the last steps are %q", names[max(0, len(names)-8):])
+		}
+	})
+}
+
+func TestASubscriberMissesNoChange(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{prepareTakes: time.Second, readyAfter: time.Second, endTakes: time.Second}}, func(b *bench) {
+		var seen []string
+		followed := make(chan struct{})
+		ctx, cancel := context.WithCancel(b.t.Context())
+		go func() {
+			defer close(followed)
+			for {
+				status, changed := b.Subscribe()
+				if s := status.State.String(); len(seen) == 0 || seen[len(seen)-1] != s {
+					seen = append(seen, s)
+				}
+				select {
+				case <-changed:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		b.Need(legacyClient)
+		time.Sleep(3 * time.Second)
+		_ = b.Stop(b.t.Context(), nil)
+		synctest.Wait()
+		cancel()
+		<-followed
+		if diff := cmp.Diff([]string{"idle", "starting", "running", "stopping", "idle"}, seen); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
+// An observer has a loop of its own, which may put to this one at any time.
+func TestAnObserverMayAskBack(t *testing.T) {
+	broken := act{prepareErr: fail(PortInUse, "port 1 is in use by pid 1")}
+	inBubble(t, Config{}, patient, []act{broken}, func(b *bench) {
+		asked := 0
+		b.observer.react = func(heard string) {
+			if strings.HasPrefix(heard, "Unavailable") && asked < 10 {
+				asked++
+				b.Need(legacyClient)
+				b.Changed()
+				b.Drained(1)
+			}
+		}
+		b.Need(legacyClient)
+		synctest.Wait()
+		b.mustBe(Failed)
+		if asked != 10 {
+			t.Errorf("asked back %d times", asked)
+		}
+	})
+}
+
+func TestWhatIsAskedBeforeRunWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		observer := &recorder{}
+		r := &fakeRunner{t: t, acts: []act{{}}}
+		s := newSupervisor(Config{Observer: observer}, r, loadSnapshots("", nil, nil), discard())
+		s.Need(legacyClient)
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() { result <- s.Run(ctx) }()
+		synctest.Wait()
+		if got := observer.take(); got != "Starting 1, Up 1" {
+			t.Errorf("heard %q", got)
+		}
+		cancel()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		if r.swept != 1 {
+			t.Errorf("swept %d times", r.swept)
+		}
+	})
+}
+
+func TestFactsOfTheRunningOneGoFirst(t *testing.T) {
+	inBubble(t, Config{}, patient, []act{{}}, func(b *bench) {
+		if _, ok := b.Facts(era.Legacy); ok {
+			t.Error("facts before any handshake")
+		}
+		b.snapshots.remember(nil, []era.Facts{{Era: era.Legacy, Version: "2025-06-18"}}, era.None, nil)
+		if f, ok := b.Facts(era.Legacy); !ok || f.Version != "2025-06-18" {
+			t.Errorf("facts = %+v, %v", f, ok)
+		}
+		b.mustStart()
+		if f, ok := b.Facts(era.Legacy); !ok || f.Version != era.ModernVersion {
+			t.Errorf("facts = %+v, %v", f, ok)
+		}
+	})
+}
