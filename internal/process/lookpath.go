@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 )
 
 // NotFoundError says that a command is no program that can be run. It wraps fs.ErrNotExist or
@@ -61,6 +62,17 @@ func LookPath(name, path, dir string) (string, error) {
 		}
 	}
 	return "", &NotFoundError{Name: name, Search: path, Err: failure}
+}
+
+// SearchPath gives the value of PATH in an environment, as a program started with it would see
+// it: the first one, whatever its case on Windows, and empty without one.
+func SearchPath(env []string) string {
+	for _, entry := range env {
+		if name, value, ok := strings.Cut(entry, "="); ok && isPathVariable(name) {
+			return value
+		}
+	}
+	return ""
 }
 
 func within(dir, file string) string {

@@ -68,3 +68,14 @@ func TestLookPath(t *testing.T) {
 		}
 	}
 }
+
+func TestSearchPath(t *testing.T) {
+	for want, env := range map[string][]string{
+		"":     {"XPATH=/x", "Path=/lower", "PATH"},
+		"/a:b": {"HOME=/", "PATH=/a:b", "PATH=/second"},
+	} {
+		if got := SearchPath(env); got != want {
+			t.Errorf("%q: %q, want %q", env, got, want)
+		}
+	}
+}

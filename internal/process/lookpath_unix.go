@@ -25,3 +25,5 @@ func findExecutable(file string) (string, error) {
 	}
 	return file, nil
 }
+
+func isPathVariable(name string) bool { return name == "PATH" }

@@ -31,3 +31,6 @@ func findExecutable(file string) (string, error) {
 	}
 	return "", fs.ErrNotExist
 }
+
+// isPathVariable: Windows itself spells it Path, and takes any spelling.
+func isPathVariable(name string) bool { return strings.EqualFold(name, "PATH") }

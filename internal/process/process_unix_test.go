@@ -81,6 +81,18 @@ func TestStoppedProcessHearsTerm(t *testing.T) {
 	}
 }
 
+func TestInterruptDoesNotWait(t *testing.T) {
+	p := run(t, helper("sleep"))
+	nextLine(t, p.Stdout())
+	if err := p.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	awaitDone(t, p)
+	if got := p.Exit(); got.Signal != "SIGTERM" {
+		t.Errorf("it %v", got)
+	}
+}
+
 func TestKillDoesNotWait(t *testing.T) {
 	p := run(t, helper("ignore-term"))
 	nextLine(t, p.Stdout())

@@ -93,6 +93,19 @@ func (p *Process) Terminate(ctx context.Context, rung time.Duration) error {
 	return nil
 }
 
+// Interrupt sends SIGTERM to every member, and SIGCONT so that a stopped one hears it, and does
+// not wait (CTRL_BREAK on Windows). It is for a Terminate to come that need not begin with the
+// end of stdin.
+func (p *Process) Interrupt() error {
+	if p.ended.Load() {
+		return nil
+	}
+	if err := p.group.terminate(); err != nil {
+		return fmt.Errorf("interrupting the group of process %d: %w", p.identity.PID, err)
+	}
+	return nil
+}
+
 // Kill sends SIGKILL to every member (ends the job on Windows) and does not wait. It shortens a
 // Terminate under way; it does not replace it.
 func (p *Process) Kill() error {
