@@ -49,7 +49,7 @@ func wrapSchema(schema []byte) []byte {
 	natural := object(schema)
 	var properties, wrapper wire.Object
 	properties.Set("result", reroot(schema, is2019(natural) && string(natural.Get("$recursiveAnchor")) != "true"))
-	if dialect := natural.Get("$schema"); dialect != nil {
+	if dialect := onlyString(natural.Get("$schema")); dialect != nil {
 		wrapper.Set("$schema", dialect)
 	}
 	wrapper.Set("type", []byte(`"object"`))
