@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/debugmcp/devproxy/internal/wire"
@@ -47,7 +48,6 @@ const (
 	ReasonTooManyOpen     = "too-many-open"
 	ReasonTooLarge        = "message-too-large"
 	ReasonShuttingDown    = "shutting-down"
-	ReasonInput           = "input-failed"
 )
 
 // FailureRow is one line of the table of failures.
@@ -83,7 +83,14 @@ func Failures() []FailureRow {
 		{ReasonTooManyOpen, -31914, "too many requests of this client are open", "wait for some of them to be answered"},
 		{ReasonTooLarge, -31915, "the message is larger than [proxy] max_message allows", "ask for less, or raise max_message if the client can read it"},
 		{ReasonShuttingDown, -31916, "devproxy is shutting down", ""},
-		{ReasonInput, -31917, "the client did not give the backend the input it asked for", ""},
+	}
+}
+
+// tooLargeFailure names the size of a message and the key that bounds it.
+func tooLargeFailure(size, limit int) Failure {
+	return Failure{
+		Reason:  ReasonTooLarge,
+		Message: fmt.Sprintf("the result has %d bytes, and [proxy] max_message allows %d", size, limit),
 	}
 }
 

@@ -12,6 +12,39 @@ import (
 	"github.com/debugmcp/devproxy/internal/wire"
 )
 
+// Methods that the router treats in a way of their own.
+const (
+	methodInitialize   = "initialize"
+	methodDiscover     = "server/discover"
+	methodPing         = "ping"
+	methodSetLevel     = "logging/setLevel"
+	methodSubscribe    = "resources/subscribe"
+	methodUnsubscribe  = "resources/unsubscribe"
+	methodListen       = "subscriptions/listen"
+	methodToolsList    = "tools/list"
+	methodToolsCall    = "tools/call"
+	methodPromptsList  = "prompts/list"
+	methodPromptsGet   = "prompts/get"
+	methodResources    = "resources/list"
+	methodTemplates    = "resources/templates/list"
+	methodRead         = "resources/read"
+	methodElicit       = "elicitation/create"
+	methodSample       = "sampling/createMessage"
+	methodRoots        = "roots/list"
+	noteInitialized    = "notifications/initialized"
+	noteCancelled      = "notifications/cancelled"
+	noteProgress       = "notifications/progress"
+	noteMessage        = "notifications/message"
+	noteRoots          = "notifications/roots/list_changed"
+	noteTools          = "notifications/tools/list_changed"
+	notePrompts        = "notifications/prompts/list_changed"
+	noteResources      = "notifications/resources/list_changed"
+	noteUpdated        = "notifications/resources/updated"
+	noteAcknowledged   = "notifications/subscriptions/acknowledged"
+	noteElicitComplete = "notifications/elicitation/complete"
+	noteTaskStatus     = "notifications/tasks/status"
+)
+
 // Router joins the clients and the backend. Make one with New, start Run, and
 // then use it from anywhere: its methods only post.
 type Router struct {
@@ -34,17 +67,24 @@ type Router struct {
 	order    []*client // as attached
 	agenda   agenda
 	workers  sync.WaitGroup // openings, closings and dev tools in progress
-	lastID   int64          // of our ids towards the backend, of all generations
-	lastKey  uint64         // of our names towards clients
+	// spawn starts a worker, whose context ends with Run or with the function it
+	// returns.
+	spawn   func(func(context.Context)) context.CancelCauseFunc
+	lastKey uint64 // of the names minted towards clients
 
-	backend backendState
+	backend backend
 	held    holding
-	shared  *link
+	shared  *link // of the current generation, nil while there is none
 	links   map[*link]struct{}
+	// starter is the client whose request started the backend last, and how it
+	// presented itself.
+	starter     *client
+	starterPeer era.Peer
 
-	starter era.Peer // whose request started the backend last
-	closing error    // ErrShutdown or ErrRestart once the daemon is ending
-	work    context.Context
+	states  map[string]*pending // by the requestState minted for it
+	seekers []*seeker           // questions of the backend that wait for somebody to answer
+
+	closing error // ErrShutdown or ErrRestart once the daemon is ending
 }
 
 // New returns a router that does nothing until Run.
@@ -58,10 +98,140 @@ func New(config Config) *Router {
 	return &Router{
 		config:   config,
 		log:      config.Logger,
+		tools:    newDevTools(config.Tools),
 		clients:  make(chan frameEvent),
 		mail:     newMailbox(),
 		stopped:  make(chan struct{}),
 		sessions: make(map[*Session]*client),
 		links:    make(map[*link]struct{}),
+		states:   make(map[string]*pending),
+	}
+}
+
+// errStopping ends the work that Run has started elsewhere.
+var errStopping = errors.New("the router is stopping")
+
+// Run is the loop. It serves until ctx ends, then ends all sessions with the
+// cause of ctx if that is ErrRestart, else with ErrShutdown, and returns when
+// everything it has started is over. It must be called once.
+func (r *Router) Run(ctx context.Context) error {
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	r.spawn = func(do func(context.Context)) context.CancelCauseFunc {
+		ctx, cancel := context.WithCancelCause(work)
+		r.workers.Go(func() {
+			defer cancel(nil)
+			do(ctx)
+		})
+		return cancel
+	}
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		r.arm(timer)
+		select {
+		case <-ctx.Done():
+		case e := <-r.intake():
+			e.handle(r)
+		case <-r.mail.ready:
+			for _, e := range r.mail.take() {
+				e.handle(r)
+			}
+		case <-timer.C:
+			r.agenda.ring(time.Now())
+		}
+		r.checkDrained()
+	}
+	r.end(context.Cause(ctx))
+	stop(errStopping)
+	r.workers.Wait()
+	return nil
+}
+
+// arm sets the loop's timer to the first alarm.
+func (r *Router) arm(timer *time.Timer) {
+	if at, ok := r.agenda.next(); ok {
+		timer.Reset(time.Until(at))
+		return
+	}
+	timer.Stop()
+}
+
+// intake is where frames of clients come from: nowhere while the link that all
+// share has more to send than it should.
+func (r *Router) intake() <-chan frameEvent {
+	if r.shared != nil && r.shared.congested() {
+		return nil
+	}
+	return r.clients
+}
+
+func (e shutdownEvent) handle(r *Router) {
+	if r.closing != nil {
+		return
+	}
+	r.closing = e.cause
+	for _, call := range r.held.takeAll() {
+		r.refuse(call, r.shuttingDown())
+	}
+}
+
+func (r *Router) shuttingDown() Failure {
+	return Failure{Reason: ReasonShuttingDown, State: r.backend.state(), Generation: r.backend.number}
+}
+
+// refuse answers a call that the ending daemon does not serve any more. On a
+// restart the shim asks the successor again for what is safe to ask again.
+func (r *Router) refuse(call *call, why Failure) {
+	if errors.Is(r.closing, ErrRestart) && call.safe() {
+		r.release(call)
+		return
+	}
+	r.failOwn(call, why)
+}
+
+// end is the last turn of the loop.
+func (r *Router) end(cause error) {
+	if !errors.Is(cause, ErrRestart) {
+		cause = ErrShutdown
+	}
+	if r.closing == nil {
+		r.closing = cause
+	}
+	why := r.shuttingDown()
+	for _, c := range r.order {
+		for _, call := range c.open() {
+			r.detach(call, nil)
+			r.refuse(call, why)
+		}
+		if errors.Is(cause, ErrShutdown) {
+			r.endListens(c)
+		}
+	}
+	for l := range r.links {
+		r.discard(l)
+	}
+	for _, c := range r.order {
+		c.session.out.close(cause, false)
+	}
+	for _, e := range r.mail.close() {
+		if abandoned, ok := e.(interface{ abandon(cause error) }); ok {
+			abandoned.abandon(cause)
+		}
+	}
+	r.published.Store(nil)
+	close(r.stopped)
+}
+
+// trace shows a message to the traffic hook.
+func (r *Router) trace(d Direction, session, generation uint64, e era.Era, m wire.Message) {
+	if r.config.Traffic != nil {
+		r.traceFrame(d, session, generation, e, m.Bytes())
+	}
+}
+
+func (r *Router) traceFrame(d Direction, session, generation uint64, e era.Era, frame []byte) {
+	if r.config.Traffic != nil {
+		r.config.Traffic(Traffic{Direction: d, Session: session, Generation: generation, Era: e, Frame: frame})
 	}
 }

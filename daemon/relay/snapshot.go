@@ -70,3 +70,48 @@ func (r *Router) Greeting() era.Peer {
 	}
 	return era.Peer{}
 }
+
+// publishSessions shows the attached sessions.
+func (r *Router) publishSessions() {
+	sessions := make([]*Session, len(r.order))
+	for i, c := range r.order {
+		sessions[i] = c.session
+	}
+	r.published.Store(&sessions)
+}
+
+// publishPeer shows what a client said of itself, and what it was told.
+func (r *Router) publishPeer(c *client) {
+	p := &peerView{stale: r.stale(c)}
+	if e := c.eraNow(); e != era.None {
+		p.era, p.protocol = e.String(), c.peer.Version
+	}
+	p.name, _ = memberString(c.peer.Info, "name")
+	p.version, _ = memberString(c.peer.Info, "version")
+	if c.link != nil && c.link.state == linkOpen {
+		p.link = c.link.facts.Era.String() + " " + c.link.facts.Version
+	}
+	c.session.view.peer.Store(p)
+}
+
+// publishGreeting shows whom the next shared handshake speaks for. While no
+// client is attached the last one stands.
+func (r *Router) publishGreeting() {
+	var greeting era.Peer
+	peers := make([]era.Peer, 0, len(r.order))
+	for _, c := range r.order {
+		if c.peer.Era == era.None {
+			continue
+		}
+		peers = append(peers, c.peer)
+		greeting = c.peer
+	}
+	if r.starter != nil && r.sessions[r.starter.session] == r.starter {
+		greeting = r.starterPeer
+	}
+	if len(peers) == 0 {
+		return
+	}
+	greeting.Capabilities = era.Union(peers)
+	r.greeting.Store(&greeting)
+}

@@ -1,0 +1,412 @@
+package relay
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/debugmcp/devproxy/daemon/era"
+	"github.com/debugmcp/devproxy/internal/wire"
+)
+
+const (
+	// maxOpen bounds the requests of one client that are open at a time. The
+	// busiest clients known open some dozens.
+	maxOpen = 4096
+	// maxOpenBytes bounds their size together: they are kept until answered,
+	// because some have to be sent again.
+	maxOpenBytes = 256 << 20
+	// endGrace is how long what a client has asked may go on when its input has
+	// ended: the shim exits within 250 ms.
+	endGrace = 150 * time.Millisecond
+)
+
+// client is the loop's side of a session.
+type client struct {
+	session *Session
+	// said is what its messages established about its era.
+	said era.Session
+	// peer is what it said of itself last: in initialize, or in a modern request.
+	peer era.Peer
+	// ready says that a legacy client has sent notifications/initialized. Nothing
+	// unsolicited may be sent to it before.
+	ready bool
+	ended bool // its input has ended
+
+	calls     map[wire.ID]*call
+	openBytes int
+	listens   map[wire.ID]*listen
+	subs      map[string]struct{} // resources/subscribe of a legacy client
+	// unsettled counts the subscriptions that the backend is being asked for;
+	// requests of the client that come after them wait in fenced.
+	unsettled int
+	fenced    []*call
+	unfence   *alarm
+	asks      map[wire.ID]*ask // our requests to it, legacy only
+
+	// link is its own link to the backend, nil while there is none or where all
+	// share one. linked says that it had one, and gets one again at Up.
+	link   *link
+	linked bool
+
+	shapes era.Shapes
+	told   map[era.Era]handshake // what it was told in its handshakes
+	watch  *alarm                // for a full outbox
+}
+
+type frameEvent struct {
+	session *Session
+	frame   []byte
+	long    *wire.TooLongError // instead of a frame
+}
+
+type (
+	attachEvent     struct{ session *Session }
+	endOfInputEvent struct{ session *Session }
+	closedEvent     struct {
+		session *Session
+		cause   error
+	}
+)
+
+func (e attachEvent) handle(r *Router) {
+	c := &client{
+		session: e.session,
+		said:    era.Session{Front: r.config.Offer},
+		calls:   make(map[wire.ID]*call),
+		listens: make(map[wire.ID]*listen),
+		subs:    make(map[string]struct{}),
+		asks:    make(map[wire.ID]*ask),
+		shapes:  make(era.Shapes),
+		told:    make(map[era.Era]handshake),
+	}
+	r.sessions[e.session] = c
+	r.order = append(r.order, c)
+	r.publishSessions()
+	r.log.Info("client attached", "session", e.session.id, "shim", e.session.shim.PID, "resumed", e.session.shim.Resumed)
+}
+
+func (e attachEvent) abandon(cause error) { e.session.out.close(cause, false) }
+
+func (e endOfInputEvent) handle(r *Router) {
+	c := r.sessions[e.session]
+	if c == nil || c.ended {
+		return
+	}
+	c.ended = true
+	// It can neither cancel its listens nor answer what it was asked any more.
+	clear(c.listens)
+	r.abandonAsks(c)
+	if len(c.calls) == 0 {
+		r.remove(c, ErrEnded)
+		return
+	}
+	r.agenda.after(endGrace, func() { r.remove(c, ErrEnded) })
+}
+
+func (e closedEvent) handle(r *Router) {
+	if c := r.sessions[e.session]; c != nil {
+		r.remove(c, e.cause)
+	}
+}
+
+// remove ends a session: its calls are cancelled, what it was asked is declined,
+// what it listened to is dropped.
+func (r *Router) remove(c *client, cause error) {
+	if r.sessions[c.session] != c {
+		return
+	}
+	delete(r.sessions, c.session)
+	r.order = slices.DeleteFunc(r.order, func(other *client) bool { return other == c })
+	r.attached.Add(-1)
+	for _, call := range c.open() {
+		r.detach(call, nil)
+		r.release(call)
+	}
+	r.abandonParked(c)
+	r.abandonAsks(c)
+	r.dropInterests(c)
+	if c.link != nil {
+		r.retireLink(c.link)
+	}
+	r.agenda.stop(c.watch)
+	r.agenda.stop(c.unfence)
+	c.session.out.close(cause, errors.Is(cause, ErrSlowConsumer))
+	r.publishSessions()
+	r.publishGreeting()
+	r.log.Info("client detached", "session", c.session.id, "cause", cause)
+}
+
+// removeSoon ends a session after the current turn, whose code may still use the
+// client.
+func (r *Router) removeSoon(c *client, cause error) {
+	r.agenda.after(0, func() { r.remove(c, cause) })
+}
+
+// open returns the client's open requests in no particular order.
+func (c *client) open() []*call { return slices.Collect(maps.Values(c.calls)) }
+
+// eraNow is the era to speak of when a message has none of its own.
+func (c *client) eraNow() era.Era {
+	switch {
+	case c.said.Initialized:
+		return era.Legacy
+	case c.said.ModernSeen:
+		return era.Modern
+	}
+	return era.None
+}
+
+// front returns the codec towards the client for an era.
+func (r *Router) front(e era.Era) era.Front {
+	if e == era.Modern {
+		return r.config.Offer.Front(era.Modern)
+	}
+	return r.config.Offer.Front(era.Legacy)
+}
+
+func (e frameEvent) handle(r *Router) {
+	c := r.sessions[e.session]
+	if c == nil || c.ended {
+		return
+	}
+	if e.long != nil {
+		r.tooLong(c, e.long)
+		return
+	}
+	r.traceFrame(FromClient, c.session.id, 0, c.eraNow(), e.frame)
+	r.frame(c, e.frame, nil)
+}
+
+// frame takes one message, of a batch or not.
+func (r *Router) frame(c *client, frame []byte, b *batch) {
+	m, err := wire.Parse(frame)
+	if err != nil {
+		r.malformed(c, frame, err, b)
+		return
+	}
+	switch m.Kind {
+	case wire.Request:
+		r.request(c, m, len(frame), b)
+	case wire.Notification:
+		r.notification(c, m)
+	case wire.Response, wire.Failure:
+		r.answered(c, m)
+	}
+}
+
+func (r *Router) malformed(c *client, frame []byte, err error, b *batch) {
+	var invalid *wire.InvalidError
+	switch {
+	case errors.Is(err, wire.ErrBatch) && b == nil:
+		r.batch(c, frame)
+	case errors.Is(err, wire.ErrBatch):
+		r.reply(c, b, wire.NewFailure("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a batch inside a batch"}))
+	case errors.As(err, &invalid):
+		r.log.Warn("client sent no JSON-RPC message", "session", c.session.id, "error", err)
+		if invalid.ID == "" {
+			// Nobody could tell which request it was for, and the Go SDK's
+			// client ends its connection on an error without an id.
+			return
+		}
+		r.reply(c, b, wire.NewFailure(invalid.ID, &wire.Error{Code: wire.CodeInvalidRequest, Message: invalid.Error()}))
+	default:
+		r.log.Warn("client sent no JSON", "session", c.session.id, "error", err)
+		r.reply(c, b, wire.NewFailure("", &wire.Error{Code: wire.CodeParse, Message: err.Error()}))
+	}
+}
+
+// tooLong answers a message that was too long to be read. Its start usually
+// names the request.
+func (r *Router) tooLong(c *client, long *wire.TooLongError) {
+	r.log.Warn("client sent a message that is too long", "session", c.session.id, "size", long.Size, "limit", long.Limit)
+	id := idInHead(long.Head)
+	if id == "" || c.taken(id) {
+		return
+	}
+	r.reply(c, nil, wire.NewFailure(id, &wire.Error{Code: wire.CodeInvalidRequest, Message: long.Error()}))
+}
+
+// batch splits a batch, which clients of the oldest versions may send.
+func (r *Router) batch(c *client, frame []byte) {
+	frames, err := wire.ParseBatch(frame)
+	if err != nil {
+		r.reply(c, nil, wire.NewFailure("", &wire.Error{Code: wire.CodeParse, Message: err.Error()}))
+		return
+	}
+	if !c.said.Initialized || !era.Batches(c.said.Peer.Version) || len(frames) == 0 {
+		r.log.Warn("client sent a batch it may not send", "session", c.session.id)
+		r.reply(c, nil, wire.NewFailure("", &wire.Error{
+			Code: wire.CodeInvalidRequest, Message: "batches are not part of this protocol version, or the batch is empty"}))
+		return
+	}
+	b := &batch{open: 1} // this function's own hold, so that it is not complete before its end
+	for _, f := range frames {
+		r.frame(c, f, b)
+	}
+	r.settleBatch(c, b)
+}
+
+// batch gathers the responses to the requests of one batch.
+type batch struct {
+	open      int
+	responses [][]byte
+}
+
+func (r *Router) settleBatch(c *client, b *batch) {
+	if b.open--; b.open == 0 && len(b.responses) > 0 {
+		r.push(c, wire.JoinArray(b.responses))
+	}
+}
+
+// taken reports whether an id is in flight.
+func (c *client) taken(id wire.ID) bool { return c.calls[id] != nil || c.listens[id] != nil }
+
+func (r *Router) request(c *client, m wire.Message, size int, b *batch) {
+	c.session.view.last.Store(&lastView{method: m.Method, at: time.Now()})
+	if c.taken(m.ID) {
+		r.reply(c, b, wire.NewFailure(m.ID, &wire.Error{
+			Code: wire.CodeInvalidRequest, Message: "a request with this id is already in flight"}))
+		return
+	}
+	if len(c.calls) >= maxOpen || c.openBytes+size > maxOpenBytes {
+		r.reply(c, b, wire.NewFailure(m.ID, Failure{Reason: ReasonTooManyOpen}.Error()))
+		return
+	}
+	req, refusal := era.Classify(m, c.said)
+	if refusal != nil {
+		r.reply(c, b, wire.NewFailure(m.ID, refusal))
+		return
+	}
+	if req.Source == era.Modern {
+		r.heardModern(c, req.Peer)
+	}
+	call := r.newCall(c, m.ID, req, size, b)
+	r.dispatch(call)
+}
+
+// heardModern notes what a modern client says of itself in each request.
+func (r *Router) heardModern(c *client, p era.Peer) {
+	if c.said.ModernSeen && c.peer.Era == era.Modern && c.peer.Version == p.Version &&
+		bytes.Equal(c.peer.Info, p.Info) && bytes.Equal(c.peer.Capabilities, p.Capabilities) {
+		return
+	}
+	c.said.ModernSeen = true
+	c.peer = cloned(p)
+	r.publishPeer(c)
+	r.publishGreeting()
+}
+
+// dispatch answers what can be answered here, and sends the rest on.
+func (r *Router) dispatch(call *call) {
+	switch {
+	case call.req.Method == methodPing:
+		r.succeed(call, call.front.Ack())
+	case call.req.Method == methodInitialize && call.req.Source == era.Legacy:
+		r.initialize(call)
+	case call.req.Method == methodDiscover && call.req.Source == era.Modern:
+		r.discover(call)
+	case call.req.Method == methodListen && call.req.Source == era.Modern:
+		r.listen(call)
+	case call.req.Method == methodSetLevel && call.req.Source == era.Legacy:
+		r.setLevel(call)
+	case call.req.Method == methodSubscribe && call.req.Source == era.Legacy:
+		r.subscribe(call)
+	case call.req.Method == methodUnsubscribe && call.req.Source == era.Legacy:
+		r.unsubscribe(call)
+	case call.req.Method == methodToolsCall && r.callDevTool(call):
+	default:
+		r.forward(call)
+	}
+}
+
+func (r *Router) notification(c *client, m wire.Message) {
+	switch m.Method {
+	case noteCancelled:
+		r.clientCancelled(c, m.Params)
+	case noteInitialized:
+		r.initialized(c)
+	case noteProgress:
+		r.clientProgress(c, m.Params)
+	default:
+		r.passNotification(c, m)
+	}
+}
+
+// passNotification sends a notification on to a backend that is there anyway:
+// none is started for it.
+func (r *Router) passNotification(c *client, m wire.Message) {
+	l := r.linkNow(c)
+	if l == nil || l.state != linkOpen {
+		return
+	}
+	if params, ok := l.back.Notification(c.eraNow(), m.Method, m.Params); ok {
+		r.notifyBackend(l, c, m.Method, params)
+	}
+}
+
+// clientCancelled handles notifications/cancelled, which names a request, a
+// listen, or nothing that is open any more.
+func (r *Router) clientCancelled(c *client, params []byte) {
+	id := era.CancelledID(params)
+	if l := c.listens[id]; l != nil {
+		r.endListen(l)
+		return
+	}
+	call := c.calls[id]
+	if call == nil || call.req.Method == methodInitialize {
+		return
+	}
+	r.detach(call, era.CancelReason(params))
+	r.release(call)
+}
+
+// reply sends a response that belongs to no call.
+func (r *Router) reply(c *client, b *batch, m wire.Message) {
+	if b != nil {
+		b.responses = append(b.responses, m.Bytes())
+		return
+	}
+	r.push(c, m.Bytes())
+}
+
+// push queues a frame for the client.
+func (r *Router) push(c *client, frame []byte) {
+	r.traceFrame(ToClient, c.session.id, 0, c.eraNow(), frame)
+	size := c.session.out.push(frame)
+	if size > outboxCap || (size > outboxLimit && c.watch == nil) {
+		r.watchOutbox(c)
+	}
+}
+
+// watchOutbox gives a client up that does not read.
+func (r *Router) watchOutbox(c *client) {
+	r.agenda.stop(c.watch)
+	c.watch = nil
+	slow, again := c.session.out.slow(time.Now())
+	switch {
+	case slow:
+		r.log.Warn("client does not read its messages and is closed", "session", c.session.id)
+		r.removeSoon(c, ErrSlowConsumer)
+	case !again.IsZero():
+		c.watch = r.agenda.at(again, func() { r.watchOutbox(c) })
+	}
+}
+
+// notify sends a notification to the client, if it is not too large for it.
+func (r *Router) notify(c *client, method string, params []byte) {
+	frame := wire.NewNotification(method, params).Bytes()
+	if r.tooLarge(frame) {
+		r.log.Warn("notification is larger than [proxy] max_message and is dropped",
+			"session", c.session.id, "method", method, "size", len(frame))
+		return
+	}
+	r.push(c, frame)
+}
+
+// tooLarge reports whether a frame with its newline exceeds what clients take.
+func (r *Router) tooLarge(frame []byte) bool {
+	return r.config.MaxMessage > 0 && len(frame)+1 > r.config.MaxMessage
+}
