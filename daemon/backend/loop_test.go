@@ -595,6 +595,7 @@ func TestASubscriberMissesNoChange(t *testing.T) {
 				}
 			}
 		}()
+		synctest.Wait()
 		b.Need(legacyClient)
 		time.Sleep(3 * time.Second)
 		_ = b.Stop(b.t.Context(), nil)

@@ -1,0 +1,217 @@
+//go:build unix
+
+package backend
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/debugmcp/devproxy/internal/process"
+)
+
+// The test binary is also the backend of the tests with real processes, and the
+// daemon that dies. What it is says roleVariable, how it misbehaves the words in
+// tricksVariable.
+const (
+	roleVariable   = "BACKEND_TEST_ROLE"
+	tricksVariable = "BACKEND_TEST_TRICKS"
+)
+
+func TestMain(m *testing.M) {
+	process.Main()
+	tricks := strings.Fields(os.Getenv(tricksVariable))
+	switch os.Getenv(roleVariable) {
+	case "http":
+		httpBackend(tricks)
+	case "stdio":
+		stdioBackend(tricks)
+	case "daemon":
+		doomedDaemon()
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+// begin does what both kinds of backend do before they serve.
+func begin(tricks []string) {
+	fmt.Fprintln(os.Stderr, "starting with", strings.Join(tricks, " "))
+	if slices.Contains(tricks, "deaf") {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	if slices.Contains(tricks, "grandchild") {
+		spawnGrandchild()
+	}
+	switch {
+	case slices.Contains(tricks, "exit"):
+		fmt.Fprintln(os.Stderr, "Error: cannot find module 'x'")
+		os.Exit(3)
+	case slices.Contains(tricks, "hang"):
+		wait := make(chan os.Signal, 1)
+		signal.Notify(wait, syscall.SIGUSR1)
+		<-wait
+	}
+}
+
+// spawnGrandchild leaves behind a process in a session of its own that holds
+// stdout and stderr.
+func spawnGrandchild() {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), tricksVariable+"=deaf hang")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(4)
+	}
+	fmt.Fprintln(os.Stderr, "grandchild", cmd.Process.Pid)
+}
+
+// serve does what both kinds do once they are up.
+func serve(tricks []string) {
+	if slices.Contains(tricks, "crash") {
+		time.AfterFunc(50*time.Millisecond, func() {
+			fmt.Fprintln(os.Stderr, "panic: oh dear")
+			os.Exit(2)
+		})
+	}
+}
+
+func httpBackend(tricks []string) {
+	begin(tricks)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		if !slices.Contains(tricks, "deaf") {
+			os.Exit(0)
+		}
+	}()
+	healthy := time.Now().Add(200 * time.Millisecond)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		if slices.Contains(tricks, "sick") || time.Now().Before(healthy) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("POST /mcp", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		reply := answerTo(body)
+		if reply == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(reply)
+	})
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	})
+	serve(tricks)
+	host := "127.0.0.1"
+	if slices.Contains(tricks, "v6") {
+		host = "[::1]"
+	}
+	fmt.Println("listening on", os.Getenv("PORT"))
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(host+":"+os.Getenv("PORT"), mux))
+	os.Exit(5)
+}
+
+func stdioBackend(tricks []string) {
+	begin(tricks)
+	fmt.Println("a banner")
+	for in := bufio.NewReader(os.Stdin); ; {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			if slices.Contains(tricks, "deaf") {
+				select {}
+			}
+			os.Exit(0)
+		}
+		if slices.Contains(tricks, "touchy") && strings.Contains(string(line), "server/discover") {
+			os.Exit(6)
+		}
+		if strings.Contains(string(line), "notifications/initialized") {
+			serve(tricks)
+		}
+		if strings.Contains(string(line), "mute") {
+			_ = os.Stdout.Close()
+			continue
+		}
+		if reply := answerTo(line); reply != nil {
+			fmt.Println(string(reply))
+		}
+	}
+}
+
+// answerTo is a legacy server: it knows initialize, and one more method that
+// tells of its environment.
+func answerTo(message []byte) []byte {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	if json.Unmarshal(message, &m) != nil || m.ID == nil {
+		return nil
+	}
+	answer := map[string]any{"jsonrpc": "2.0", "id": m.ID}
+	switch m.Method {
+	case "initialize":
+		answer["result"] = map[string]any{
+			"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}},
+			"serverInfo": map[string]any{"name": "test", "version": "1"},
+		}
+	case "env":
+		answer["result"] = map[string]any{
+			"PORT": os.Getenv("PORT"), "exit": os.Getenv("MCP_EXIT_ON_STDIN_CLOSE"),
+			"marker": os.Getenv(process.MarkerVariable), "args": os.Args[1:],
+		}
+	default:
+		answer["error"] = map[string]any{"code": -32601, "message": "method not found"}
+	}
+	reply, _ := json.Marshal(answer)
+	return reply
+}
+
+// doomedDaemon starts a backend, says its pid, and waits to be killed.
+func doomedDaemon() {
+	dir := os.Args[1]
+	s := New(Config{
+		Launch: func(context.Context) (Launch, error) {
+			return selfAs("stdio", "deaf"), nil
+		},
+		RecordFile: filepath.Join(dir, "backend.json"), Marker: os.Args[2],
+	})
+	go func() { _ = s.Run(context.Background()) }()
+	if err := s.Start(context.Background(), nil); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(s.Status().PID)
+	select {}
+}
+
+// selfAs launches this binary in a role, with tricks.
+func selfAs(role string, tricks ...string) Launch {
+	return Launch{
+		Command: []string{os.Args[0]}, Path: os.Args[0],
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"), roleVariable + "=" + role,
+			tricksVariable + "=" + strings.Join(tricks, " "),
+		},
+		Transport: Transport(role), Endpoint: "/mcp",
+		StartTimeout: 20 * time.Second, StopTimeout: 5 * time.Second, RestartOnCrash: true,
+	}
+}

@@ -1,0 +1,628 @@
+//go:build unix
+
+package backend
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/debugmcp/devproxy/daemon/era"
+	"github.com/debugmcp/devproxy/internal/process"
+	"github.com/debugmcp/devproxy/internal/wire"
+)
+
+// longEnough is how long a test waits for something that takes milliseconds when
+// all is well, on a machine that is busy with other tests.
+const longEnough = 30 * time.Second
+
+// house is a supervisor with real processes.
+type house struct {
+	*Supervisor
+
+	t        *testing.T
+	dir      string
+	observer *recorder
+	stop     context.CancelFunc
+	stopped  chan error
+
+	mu     sync.Mutex
+	launch Launch
+	output []string
+}
+
+func newHouse(t *testing.T, l Launch) *house {
+	t.Helper()
+	return newHouseIn(t, t.TempDir(), t.Name(), l)
+}
+
+func newHouseIn(t *testing.T, dir, marker string, l Launch) *house {
+	t.Helper()
+	h := &house{t: t, dir: dir, observer: &recorder{}, launch: l, stopped: make(chan error, 1)}
+	h.Supervisor = New(Config{
+		Launch: func(context.Context) (Launch, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.launch, nil
+		},
+		Output: func(generation uint64, stream, line string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.output = append(h.output, fmt.Sprintf("%d %s: %s", generation, stream, line))
+		},
+		Observer:   h.observer,
+		RecordFile: filepath.Join(dir, "backend.json"), SnapshotFile: filepath.Join(dir, "snapshot.json"),
+		Marker: marker, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	go func() { h.stopped <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		h.mustEnd()
+		h.nothingLeft(marker)
+	})
+	return h
+}
+
+// mustEnd ends the supervisor; again is fine.
+func (h *house) mustEnd() {
+	h.t.Helper()
+	h.stop()
+	select {
+	case err := <-h.stopped:
+		if err != nil {
+			h.t.Errorf("Run: %v", err)
+		}
+		h.stopped <- nil
+	case <-time.After(longEnough):
+		h.t.Fatal("Run does not return")
+	}
+}
+
+// nothingLeft checks that no process of the project and no record of one is left.
+func (h *house) nothingLeft(marker string) {
+	h.t.Helper()
+	if pids := marked(marker); len(pids) > 0 {
+		h.t.Errorf("processes left: %v", pids)
+	}
+	if _, err := os.Stat(filepath.Join(h.dir, "backend.json")); !errors.Is(err, os.ErrNotExist) {
+		h.t.Errorf("the record is left: %v", err)
+	}
+}
+
+// marked finds the processes whose environment carries the marker (Linux).
+func marked(marker string) []string {
+	var found []string
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range paths {
+		environ, err := os.ReadFile(path)
+		if err == nil && strings.Contains("\x00"+string(environ), "\x00"+process.MarkerVariable+"="+marker+":") {
+			found = append(found, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return found
+}
+
+// await waits until the status is as wanted.
+func (h *house) await(what string, wanted func(Status) bool) Status {
+	h.t.Helper()
+	deadline := time.After(longEnough)
+	for {
+		status, changed := h.Subscribe()
+		if wanted(status) {
+			return status
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			h.t.Fatalf("it is not %s but %+v\noutput: %q", what, status, h.lines())
+		}
+	}
+}
+
+func (h *house) awaitState(want State) Status {
+	h.t.Helper()
+	return h.await(want.String(), func(s Status) bool { return s.State == want })
+}
+
+func (h *house) awaitGeneration(want uint64) Status {
+	h.t.Helper()
+	return h.await(fmt.Sprintf("running as generation %d", want), func(s Status) bool {
+		return s.State == Running && s.Generation == want
+	})
+}
+
+func (h *house) mustStart() Status {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), longEnough)
+	defer cancel()
+	if err := h.Start(ctx, nil); err != nil {
+		h.t.Fatalf("start: %v\noutput: %q", err, h.lines())
+	}
+	return h.Status()
+}
+
+// failedStart starts it and returns why that failed.
+func (h *house) failedStart(want Reason) *Failure {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), longEnough)
+	defer cancel()
+	err := h.Start(ctx, nil)
+	f, ok := errors.AsType[*Failure](err)
+	if !ok || f.Reason != want {
+		h.t.Fatalf("start: %v, want %s\noutput: %q", err, want, h.lines())
+	}
+	return f
+}
+
+func (h *house) lines() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.output)
+}
+
+func (h *house) change(change func(*Launch)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(&h.launch)
+}
+
+// answers is a sink that hands on the answers.
+type answers chan wire.Message
+
+func (a answers) Message(m wire.Message, _ int64) { a <- m }
+func (a answers) Failed(int64, error)             {}
+func (a answers) Writable()                       {}
+func (a answers) Lost(error)                      {}
+
+// ask opens a link to the running generation and asks it for its environment.
+func (h *house) ask() map[string]any {
+	h.t.Helper()
+	up := h.published.Load().up
+	if up == nil {
+		h.t.Fatal("nothing is up")
+	}
+	got := make(answers, 10)
+	l, err := up.Open(h.t.Context(), legacyClient, got)
+	if err != nil {
+		h.t.Fatalf("opening a link: %v", err)
+	}
+	defer l.Close()
+	l.Request(1, "env", nil, legacyClient)
+	select {
+	case m := <-got:
+		var env map[string]any
+		if err := json.Unmarshal(m.Result, &env); err != nil {
+			h.t.Fatalf("answer %s: %v", m.Bytes(), err)
+		}
+		return env
+	case <-time.After(longEnough):
+		h.t.Fatal("no answer")
+		return nil
+	}
+}
+
+func TestAnHTTPBackend(t *testing.T) {
+	t.Parallel()
+	l := selfAs("http")
+	l.Health = "/health"
+	l.Command = append(l.Command, "--port={port}")
+	h := newHouse(t, l)
+	h.Need(legacyClient)
+	status := h.awaitGeneration(1)
+	if status.PID == 0 || status.Port == 0 || status.Shared || status.Facts.Version != "2025-06-18" {
+		t.Errorf("status = %+v", status)
+	}
+	env := h.ask()
+	port := strconv.Itoa(status.Port)
+	if env["PORT"] != port || env["exit"] != "1" || env["marker"] != t.Name()+":1" || fmt.Sprint(env["args"]) != "[--port="+port+"]" {
+		t.Errorf("the backend sees %v", env)
+	}
+	if !slices.Contains(h.lines(), "1 stdout: listening on "+port) {
+		t.Errorf("output = %q", h.lines())
+	}
+	// The next daemon knows the process, and what it said.
+	r, found, err := readRecord(filepath.Join(h.dir, "backend.json"))
+	if !found || err != nil || r.Process.PID != status.PID || r.Generation != 1 {
+		t.Errorf("record %+v, %v, %v", r, found, err)
+	}
+	if err := h.Stop(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.Status(); got.State != Idle || got.PID != 0 || got.LastExit.Status != "exited with status 0" {
+		t.Errorf("status = %+v", got)
+	}
+	if f, ok := loadSnapshots(filepath.Join(h.dir, "snapshot.json"), l.Command, discard()).facts(era.Legacy); !ok || f.Version != "2025-06-18" {
+		t.Errorf("kept facts = %+v", f)
+	}
+	if f, ok := h.Facts(era.Legacy); !ok || f.Version != "2025-06-18" {
+		t.Errorf("facts while idle = %+v", f)
+	}
+}
+
+func TestABackendOnTheOtherLoopback(t *testing.T) {
+	t.Parallel()
+	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skip("no IPv6 here")
+	} else {
+		_ = l.Close()
+	}
+	h := newHouse(t, selfAs("http", "v6"))
+	h.mustStart()
+	h.ask()
+}
+
+func TestAStdioBackend(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, selfAs("stdio"))
+	h.Need(legacyClient)
+	status := h.awaitGeneration(1)
+	if status.Port != 0 || !status.Shared || status.Facts.Era != era.Legacy {
+		t.Errorf("status = %+v", status)
+	}
+	if env := h.ask(); env["PORT"] != "" || env["exit"] != "1" || env["marker"] != t.Name()+":1" {
+		t.Errorf("the backend sees %v", env)
+	}
+	if !slices.Contains(h.lines(), "1 stdout-noise: a banner") {
+		t.Errorf("output = %q", h.lines())
+	}
+	if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if env := h.ask(); env["marker"] != t.Name()+":2" {
+		t.Errorf("the next one sees %v", env)
+	}
+}
+
+func TestAServerThatDiesOfTheProbe(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, selfAs("stdio", "touchy"))
+	h.Need(era.Peer{Era: era.Modern, Version: era.ModernVersion})
+	status := h.awaitGeneration(2)
+	if status.Facts.Era != era.Legacy || status.LastExit.Status != "exited with status 6" {
+		t.Errorf("status = %+v", status)
+	}
+	if err := h.Stop(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	// It is remembered: no second process is wasted on it.
+	h.Need(era.Peer{Era: era.Modern, Version: era.ModernVersion})
+	h.awaitGeneration(3)
+	if spoils := loadSnapshots(filepath.Join(h.dir, "snapshot.json"), nil, discard()).spoils(h.launch.Command); spoils != era.Modern {
+		t.Errorf("spoils = %v", spoils)
+	}
+}
+
+func TestACrashIsRepaired(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"http", "stdio"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, selfAs(role))
+			status := h.mustStart()
+			h.observer.take()
+			if err := syscall.Kill(status.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			killed := time.Now()
+			h.await("told", func(s Status) bool { return s.State != Running })
+			if d := time.Since(killed); d > time.Second {
+				t.Errorf("told after %v", d)
+			}
+			status = h.awaitGeneration(2)
+			if e := status.LastExit; e.Reason != "crash" || e.Status != "ended by SIGKILL" || e.Generation != 1 {
+				t.Errorf("last exit = %+v", e)
+			}
+			want := "Down 1 backend-lost, Unavailable backend-retrying waiting, Starting 2, Up 2"
+			if got := h.observer.take(); got != want {
+				t.Errorf("heard %q, want %q", got, want)
+			}
+			h.ask()
+		})
+	}
+}
+
+func TestARealCrashLoop(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the delays add up to 8 s")
+	}
+	h := newHouse(t, selfAs("http", "crash"))
+	h.mustStart()
+	status := h.awaitState(Failed)
+	if f := status.Failure; f.Reason != CrashLoop || f.Exit != "exited with status 2" || !slices.Contains(f.Tail, "panic: oh dear") {
+		t.Errorf("failure = %+v", status.Failure)
+	}
+	if status.Generation != crashLimit {
+		t.Errorf("%d generations", status.Generation)
+	}
+}
+
+func TestABackendThatExitsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"http", "stdio"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, selfAs(role, "exit"))
+			f := h.failedStart(ExitedAtStart)
+			if f.Exit != "exited with status 3" || !slices.Contains(f.Tail, "Error: cannot find module 'x'") || f.Hint == "" {
+				t.Errorf("failure = %+v", f)
+			}
+			h.change(func(l *Launch) { *l = selfAs(role) })
+			h.Changed()
+			h.awaitState(Running)
+		})
+	}
+}
+
+func TestABackendThatHangsAtStart(t *testing.T) {
+	t.Parallel()
+	for role, waiting := range map[string]string{"http": "it waited for port ", "stdio": "it waited for its answer to the "} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			l := selfAs(role, "hang")
+			// Half of it is for the other handshake, on a process of its own.
+			l.StartTimeout = 2 * time.Second
+			l.StopTimeout = 100 * time.Millisecond
+			h := newHouse(t, l)
+			f := h.failedStart(StartTimeout)
+			if !strings.Contains(f.Message, "not ready within 2s") || !strings.Contains(f.Message, waiting) {
+				t.Errorf("message = %q", f.Message)
+			}
+			if len(f.Tail) == 0 {
+				t.Errorf("its output is not shown: %+v", f)
+			}
+		})
+	}
+}
+
+func TestAHealthCheckThatStaysRed(t *testing.T) {
+	t.Parallel()
+	l := selfAs("http", "sick")
+	l.Health, l.StartTimeout = "/health", 2*time.Second
+	h := newHouse(t, l)
+	if f := h.failedStart(StartTimeout); !strings.Contains(f.Message, "503 Service Unavailable") {
+		t.Errorf("message = %q", f.Message)
+	}
+}
+
+func TestABackendThatIgnoresEverySign(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"http", "stdio"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			l := selfAs(role, "deaf", "grandchild")
+			l.StopTimeout = 200 * time.Millisecond
+			h := newHouse(t, l)
+			h.mustStart()
+			if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if e := h.Status().LastExit; e.Status != "ended by SIGKILL" || e.Reason != "restart" {
+				t.Errorf("last exit = %+v", e)
+			}
+			h.ask()
+		})
+	}
+}
+
+// A wrapper that dies leaves the server behind, with the port.
+func TestAWrapperThatDies(t *testing.T) {
+	t.Parallel()
+	l := selfAs("http", "deaf")
+	l.Command = []string{"sh", "-c", os.Args[0] + " & echo server $! >&2; wait"}
+	l.Path = "/bin/sh"
+	l.StopTimeout = 200 * time.Millisecond
+	h := newHouse(t, l)
+	status := h.mustStart()
+	if err := syscall.Kill(status.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	h.awaitGeneration(2)
+	h.ask()
+}
+
+func TestAStrangerOnThePort(t *testing.T) {
+	t.Parallel()
+	stranger, port := mustListen(t, "tcp", "127.0.0.1:0")
+	l := selfAs("http")
+	l.Port = port
+	h := newHouse(t, l)
+	f := h.failedStart(PortInUse)
+	if !strings.Contains(f.Message, fmt.Sprintf("port %d is in use by ", port)) {
+		t.Errorf("message = %q", f.Message)
+	}
+	if runtime.GOOS == "linux" && !strings.Contains(f.Message, fmt.Sprintf("pid %d (%s", os.Getpid(), os.Args[0])) {
+		t.Errorf("message = %q", f.Message)
+	}
+	conn, err := net.Dial("tcp", stranger.Addr().String())
+	if err != nil {
+		t.Fatalf("the stranger was not left alone: %v", err)
+	}
+	_ = conn.Close()
+	_ = stranger.Close()
+	if got := h.mustStart(); got.Port != port {
+		t.Errorf("port %d, want %d", got.Port, port)
+	}
+}
+
+func TestAStrangerWhoTakesThePortDuringTheStart(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("who listens is not told here")
+	}
+	h := newHouse(t, selfAs("http", "hang"))
+	started := make(chan error, 1)
+	go func() { started <- h.Start(context.Background(), nil) }()
+	status := h.await("spawned", func(s Status) bool { return s.PID != 0 })
+	mustListen(t, "tcp", fmt.Sprintf("127.0.0.1:%d", status.Port))
+	f, ok := errors.AsType[*Failure](<-started)
+	if !ok || f.Reason != PortInUse || !strings.Contains(f.Message, fmt.Sprintf("was taken by pid %d", os.Getpid())) {
+		t.Errorf("start: %+v", f)
+	}
+}
+
+func TestRealRestartsCoalesce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, selfAs("stdio"))
+	h.mustStart()
+	var restarts sync.WaitGroup
+	for range 5 {
+		restarts.Go(func() {
+			if err := h.Restart(context.Background(), RestartOptions{}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	restarts.Wait()
+	status := h.awaitState(Running)
+	if n := status.Generation; n < 2 || n > 6 {
+		t.Errorf("generation %d", n)
+	}
+	if pids := marked(t.Name()); runtime.GOOS == "linux" && len(pids) != 1 {
+		t.Errorf("processes: %v", pids)
+	}
+}
+
+func TestAStopDuringAStart(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"http", "stdio"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, selfAs(role, "hang"))
+			h.Need(legacyClient)
+			status := h.await("spawned", func(s Status) bool { return s.PID != 0 })
+			if err := h.Stop(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Kill(status.PID, 0); !errors.Is(err, syscall.ESRCH) {
+				t.Errorf("it lives: %v", err)
+			}
+			h.awaitState(Idle)
+		})
+	}
+}
+
+func TestAShutdownDuringAStart(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, selfAs("http", "hang"))
+	h.Need(legacyClient)
+	h.await("starting", func(s Status) bool { return s.State == Starting })
+	h.mustEnd()
+}
+
+func TestTheOrphanOfADeadDaemonIsEnded(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("started as a child of this test, it would count as one of ours")
+	}
+	dir, marker := t.TempDir(), t.Name()
+	daemon := exec.Command(os.Args[0], dir, marker)
+	daemon.Env = append(os.Environ(), roleVariable+"=daemon")
+	stdout, err := daemon.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("the daemon says %q", line)
+	}
+	_ = daemon.Process.Kill()
+	_ = daemon.Wait()
+	if err := syscall.Kill(pid, 0); err != nil {
+		t.Fatalf("it has not outlived its daemon: %v", err)
+	}
+	h := newHouseIn(t, dir, marker, selfAs("stdio"))
+	h.mustStart()
+	if pids := marked(marker); len(pids) != 1 || pids[0] == strconv.Itoa(pid) {
+		t.Errorf("processes: %v; the orphan was %d", pids, pid)
+	}
+}
+
+func TestABackendThatClosesItsStdout(t *testing.T) {
+	t.Parallel()
+	l := selfAs("stdio")
+	l.RestartOnCrash = false
+	h := newHouse(t, l)
+	h.mustStart()
+	got := make(answers, 10)
+	up := h.published.Load().up
+	lnk, err := up.Open(t.Context(), legacyClient, got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lnk.Notify("mute", nil)
+	status := h.awaitState(Failed)
+	if f := status.Failure; f.Reason != Crashed || f.Exit != "closed its stdout" {
+		t.Errorf("failure = %+v", f)
+	}
+	if _, err := up.Open(t.Context(), legacyClient, got); err == nil {
+		t.Error("a link opens to a backend that is gone")
+	}
+}
+
+func TestCommandsThatCannotRun(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		change func(*Launch)
+		want   Reason
+	}{
+		"no file":        {func(l *Launch) { l.Path = "/no/such/program" }, CommandNotFound},
+		"no interpreter": {func(l *Launch) { l.Path = script }, CommandNotFound},
+		"a folder":       {func(l *Launch) { l.Path = os.TempDir() }, CommandNotFound},
+		"no cwd":         {func(l *Launch) { l.Dir = "/no/such/folder" }, ConfigInvalid},
+		"no command":     {func(l *Launch) { l.Command = nil }, ConfigInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := selfAs("stdio")
+			test.change(&l)
+			h := newHouse(t, l)
+			if f := h.failedStart(test.want); f.Message == "" || f.Hint == "" {
+				t.Errorf("failure = %+v", f)
+			}
+		})
+	}
+}
+
+func TestNothingRunsUnrecorded(t *testing.T) {
+	t.Parallel()
+	// The folder of the record is not there.
+	dir := filepath.Join(t.TempDir(), "missing")
+	ran := filepath.Join(t.TempDir(), "ran")
+	l := selfAs("stdio")
+	l.Path, l.Command = "/bin/sh", []string{"sh", "-c", "touch " + ran}
+	h := newHouseIn(t, dir, t.Name(), l)
+	if f := h.failedStart(StartFailed); !strings.Contains(f.Message, filepath.Join(dir, "backend.json")) {
+		t.Errorf("message = %q", f.Message)
+	}
+	if _, err := os.Stat(ran); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the command ran: %v", err)
+	}
+}
