@@ -151,7 +151,7 @@ type line struct {
 	m          wire.Message
 }
 
-// transcript reads the messages of a capture of real traffic, see testdata/wire/README.md.
+// transcript reads the messages of a capture of real traffic, see testdata/README.md.
 func transcript(t testing.TB, name string) []line {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", "wire", name+".jsonl"))

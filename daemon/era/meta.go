@@ -217,26 +217,33 @@ func Binding(method string, params []byte) [sha256.Size]byte {
 	for _, key := range []string{"_meta", "inputResponses", "requestState"} {
 		o.Delete(key)
 	}
-	return sha256.Sum256(appendCanonical(wire.Quote(method), o.Bytes()))
+	return sha256.Sum256(appendCanonical(wire.Quote(method), o.Bytes(), canonicalDepth))
 }
 
+// canonicalDepth is how deep members are sorted. Each level reads what is below it again, so that without a bound
+// a message nested as deep as it may be would take a thousand times as long as another. What lies deeper must
+// come back as it was written.
+const canonicalDepth = 16
+
 // appendCanonical appends raw with its members sorted and its strings written in one way.
-func appendCanonical(dst, raw []byte) []byte {
+func appendCanonical(dst, raw []byte, depth int) []byte {
 	switch {
+	case depth == 0:
+		return append(dst, raw...)
 	case isObject(raw):
 		members := slices.Clone(object(raw).Members())
 		slices.SortStableFunc(members, func(a, b wire.Member) int { return strings.Compare(a.Key, b.Key) })
 		dst = append(dst, '{')
 		for _, m := range members {
 			dst = append(append(dst, wire.Quote(m.Key)...), ':')
-			dst = append(appendCanonical(dst, m.Value), ',')
+			dst = append(appendCanonical(dst, m.Value, depth-1), ',')
 		}
 		return append(dst, '}')
 	case len(raw) > 0 && raw[0] == '[':
 		elems, _ := wire.Elements(raw) // of an array that was parsed with its message
 		dst = append(dst, '[')
 		for _, e := range elems {
-			dst = append(appendCanonical(dst, e), ',')
+			dst = append(appendCanonical(dst, e, depth-1), ',')
 		}
 		return append(dst, ']')
 	case len(raw) > 0 && raw[0] == '"':

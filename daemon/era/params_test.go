@@ -1,11 +1,13 @@
 package era_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/debugmcp/devproxy/daemon/era"
+	"github.com/debugmcp/devproxy/internal/wire"
 )
 
 func TestParseFilter(t *testing.T) {
@@ -236,6 +238,10 @@ func TestBinding(t *testing.T) {
 	}
 	if binding("prompts/get", `{}`) == binding("tools/call", `{}`) {
 		t.Error("the method is not bound")
+	}
+	deep := strings.Repeat(`{"p":`, wire.MaxNesting-1) + `1` + strings.Repeat(`}`, wire.MaxNesting-1)
+	if binding("tools/call", deep) != binding("tools/call", deep) || binding("tools/call", deep) == binding("tools/call", deep[5:len(deep)-1]) {
+		t.Error("deep params are bound in another way")
 	}
 }
 

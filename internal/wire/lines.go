@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 const (
@@ -67,7 +68,7 @@ func (r *Reader) line() ([]byte, error) {
 		if len(line)+len(part) == 0 {
 			return nil, err // only at the end of the stream
 		}
-		line = append(line, part...)
+		line = append(grown(line, len(part)), part...)
 		if ended {
 			line = chomp(line)
 			if r.exceeded(len(line)) {
@@ -79,6 +80,15 @@ func (r *Reader) line() ([]byte, error) {
 			return nil, r.discard(line)
 		}
 	}
+}
+
+// grown makes room for n more bytes. It doubles what there is, where append would add a quarter to a large slice
+// and copy a long line over and over.
+func grown(line []byte, n int) []byte {
+	if len(line) > 0 && cap(line)-len(line) < n {
+		return slices.Grow(line, max(n, len(line)))
+	}
+	return line
 }
 
 func (r *Reader) exceeded(size int) bool { return r.limit > 0 && size > r.limit }
