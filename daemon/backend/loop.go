@@ -75,7 +75,7 @@ func (l *loop) run(ctx context.Context) {
 	for _, it := range l.inbox.close() {
 		l.accept(it)
 	}
-	l.settleRequests(event{kind: eventKinds}, l.state)
+	l.settleRequests(event{}, l.state)
 }
 
 // handle takes one step of the state machine.

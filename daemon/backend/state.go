@@ -100,8 +100,6 @@ const (
 	drainOver     // drain_timeout is over
 	retryDue      // the backoff delay is over
 	stable        // it has served for stableAfter
-
-	eventKinds // how many there are
 )
 
 // event is something that happened. attempt tags what is about one attempt,
