@@ -2,6 +2,7 @@ package era
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,7 +73,7 @@ func ParamHeaders(inputSchema []byte) []ParamHeader {
 	var walk func(schema []byte, path []string)
 	walk = func(schema []byte, path []string) {
 		for _, m := range object(at(schema, "properties")).Members() {
-			here := append(path[:len(path):len(path)], m.Key)
+			here := append(slices.Clip(path), m.Key)
 			name := text(at(m.Value, "x-mcp-header"))
 			key := strings.ToLower(name)
 			if isToken(name) && isPrimitive(text(at(m.Value, "type"))) && !seen[key] {

@@ -113,7 +113,7 @@ func FuzzReader(f *testing.F) {
 			limit = 0
 		}
 		var want []string
-		for _, line := range bytes.Split(stream, []byte{'\n'}) {
+		for line := range bytes.SplitSeq(stream, []byte{'\n'}) {
 			line = bytes.TrimSuffix(line, []byte{'\r'})
 			switch {
 			case limit > 0 && len(line) > limit:

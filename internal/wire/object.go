@@ -83,8 +83,8 @@ func otherType(raw []byte, want error) error {
 }
 
 func (o *Object) index(key string) int {
-	for i := len(o.members) - 1; i >= 0; i-- {
-		if o.members[i].Key == key {
+	for i, m := range slices.Backward(o.members) {
+		if m.Key == key {
 			return i
 		}
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -29,14 +30,7 @@ func trim(raw []byte) []byte {
 	return raw
 }
 
-func escaped(body []byte) bool {
-	for _, c := range body {
-		if c == '\\' {
-			return true
-		}
-	}
-	return false
-}
+func escaped(body []byte) bool { return bytes.IndexByte(body, '\\') >= 0 }
 
 // appendUnescaped appends the text of a valid string body, the part between its quotes.
 func appendUnescaped(dst, body []byte) []byte {
