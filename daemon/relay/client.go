@@ -97,7 +97,9 @@ func (e endOfInputEvent) handle(r *Router) {
 	}
 	c.ended = true
 	// It can neither cancel its listens nor answer what it was asked any more.
-	clear(c.listens)
+	for _, l := range c.sortedListens() {
+		r.endListen(l)
+	}
 	r.abandonAsks(c)
 	if len(c.calls) == 0 {
 		r.remove(c, ErrEnded)

@@ -177,10 +177,10 @@ func (i *interest) refs(t topic) int {
 	return 0
 }
 
-// active reports whether the topic is expressed.
+// active reports whether the topic is expressed, and not about to be taken back.
 func (i *interest) active(t topic) bool {
 	s := i.topics[t]
-	return s != nil && s.on
+	return s != nil && s.on && (i.busy.id == 0 || i.busy.topic != t)
 }
 
 // openLists asks for the list flags from now on. gap says that changes may have
