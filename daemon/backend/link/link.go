@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/wire"
@@ -24,7 +25,7 @@ type Link interface {
 	// Respond answers a request of the backend: with err where it is not nil, else with result.
 	Respond(id wire.ID, result []byte, err *wire.Error)
 	// Cancel tells the backend that nobody waits for this request any more; reason is a raw JSON string or
-	// nil. Over HTTP the request then ends in [Sink.Failed] with [ErrCancelled], unless an answer was faster.
+	// nil. Over Streamable HTTP the request then ends in [Sink.Failed] with [ErrCancelled], unless an answer was faster.
 	Cancel(id int64, reason []byte)
 	// Congested reports whether more bytes wait to be sent than [HighWater]. The caller should then take
 	// nothing more from its clients until [Sink.Writable].
@@ -129,6 +130,9 @@ const (
 	maxQueue = 64 << 20
 )
 
+// replyLimit names Options.MaxReply in errors.
+const replyLimit = "the limit for one message of a backend"
+
 var (
 	// ErrCancelled is the end of a request that was cancelled over HTTP: its stream is closed, nothing follows.
 	ErrCancelled = errors.New("request cancelled")
@@ -140,16 +144,20 @@ var (
 	ErrClosed = errors.New("the link to the backend was closed")
 )
 
-// TooLargeError says that a message passed a limit. Which names the configuration key or the constant that
-// sets it.
+// TooLargeError says that a message passed a limit.
 type TooLargeError struct {
 	Size  int64 // bytes; at least, where the rest was not read
 	Limit int
-	Which string
+	Which string // the limit, in words or as its key in the configuration
 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("message of %d bytes is larger than %s (%d bytes)", e.Size, e.Which, e.Limit)
+}
+
+// Answer is the error as the answer to the request that it ended: the backend lives, and nothing was lost.
+func (e *TooLargeError) Answer() *wire.Error {
+	return &wire.Error{Code: wire.CodeInternal, Message: e.Error()}
 }
 
 // StatusError is an HTTP answer that is no JSON-RPC message.
@@ -160,10 +168,33 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
-	if e.Body == "" {
-		return fmt.Sprintf("HTTP status %d", e.Status)
+	text := fmt.Sprintf("the backend answered with HTTP status %d", e.Status)
+	if e.Type != "" {
+		text += " and " + e.Type
 	}
-	return fmt.Sprintf("HTTP status %d: %s", e.Status, e.Body)
+	if e.Body != "" {
+		text += ": " + e.Body
+	}
+	return text
+}
+
+// Answer is the error as the answer to the request.
+func (e *StatusError) Answer() *wire.Error {
+	var data wire.Object
+	data.Set("status", strconv.AppendInt(nil, int64(e.Status), 10))
+	data.Set("body", wire.Quote(e.Body))
+	return &wire.Error{Code: wire.CodeInternal, Message: e.Error(), Data: data.Bytes()}
+}
+
+// answerError is an error that stands for the backend's answer: it lives, and nothing else was lost.
+type answerError struct{ err error }
+
+func (e *answerError) Error() string { return e.err.Error() }
+func (e *answerError) Unwrap() error { return e.err }
+
+// Answer is the error as the answer to the request.
+func (e *answerError) Answer() *wire.Error {
+	return &wire.Error{Code: wire.CodeInternal, Message: e.err.Error()}
 }
 
 // RespawnError says that the handshake has spoiled or ended this process, and that a fresh one should be started
