@@ -108,6 +108,9 @@ func httpBackend(tricks []string) {
 	})
 	mux.HandleFunc("POST /mcp", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), "notifications/initialized") {
+			serve(tricks)
+		}
 		reply := answerTo(body)
 		if reply == nil {
 			w.WriteHeader(http.StatusAccepted)
@@ -119,7 +122,6 @@ func httpBackend(tricks []string) {
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	})
-	serve(tricks)
 	host := "127.0.0.1"
 	if slices.Contains(tricks, "v6") {
 		host = "[::1]"

@@ -137,17 +137,22 @@ func fail(reason Reason, message string) *Failure {
 
 // Error is what happened, the lines that explain it, and what to do.
 func (f *Failure) Error() string {
-	var text strings.Builder
-	text.WriteString(f.Message)
-	if len(f.Tail) > 0 {
-		text.WriteString("; its last lines:\n  ")
-		text.WriteString(strings.Join(f.Tail, "\n  "))
-		text.WriteString("\n")
-	} else if f.Hint != "" {
-		text.WriteString("; ")
+	if len(f.Tail) == 0 {
+		return f.summary()
 	}
-	text.WriteString(f.Hint)
-	return strings.TrimSuffix(text.String(), "\n")
+	text := f.Message + "; its last lines:\n  " + strings.Join(f.Tail, "\n  ")
+	if f.Hint != "" {
+		text += "\n" + f.Hint
+	}
+	return text
+}
+
+// summary is what happened and what to do, in one line.
+func (f *Failure) summary() string {
+	if f.Hint == "" {
+		return f.Message
+	}
+	return f.Message + "; " + f.Hint
 }
 
 // clone returns a copy that shares nothing with f.

@@ -39,6 +39,10 @@ const (
 	healthTimeout = 2 * time.Second
 )
 
+// ownerTries is how many looks must find a stranger on the port: enough for a
+// process that ends to be gone, and no delay that a person feels.
+const ownerTries = 4
+
 var errExited = errors.New("the process ended")
 
 // processLife is one process, its output, and the link or links to it.
@@ -252,7 +256,7 @@ func (l *processLife) connect(ctx context.Context) (era.Facts, error) {
 	if err != nil {
 		return era.Facts{}, err
 	}
-	if err := l.ownership(address); err != nil {
+	if err := l.ownership(ctx, address); err != nil {
 		return era.Facts{}, err
 	}
 	if launch.Health != "" {
@@ -293,15 +297,27 @@ func (l *processLife) allFacts(facts era.Facts) []era.Facts {
 	return append(all, facts)
 }
 
-// ownership checks that it is the backend who accepts there.
-func (l *processLife) ownership(address netip.AddrPort) error {
-	members, err := l.proc.Members()
-	if err != nil {
-		// Whoever cannot list the group cannot tell a stranger from it.
-		l.runner.log.Warn("checking who listens", slog.Any("error", err))
-		return nil
+// ownership checks that it is the backend who accepts there. A verdict against it
+// must hold for a while: between two looks a process can fork, or end and take a
+// socket with it that nobody holds any more.
+func (l *processLife) ownership(ctx context.Context, address netip.AddrPort) error {
+	for try := 1; ; try++ {
+		members, err := l.proc.Members()
+		if err != nil {
+			// Whoever cannot list the group cannot tell a stranger from it.
+			l.runner.log.Warn("checking who listens", slog.Any("error", err))
+			return nil
+		}
+		err = checkOwner(address, members)
+		if err == nil || try == ownerTries {
+			return err
+		}
+		select {
+		case <-time.After(portPoll):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return checkOwner(address, members)
 }
 
 // awaitHealth waits for an answer 2xx.

@@ -109,7 +109,7 @@ func (s *scene) message(of state) string {
 	case Stopping:
 		return s.stopping(of)
 	case Backoff, Failed:
-		return of.failure.Error()
+		return of.failure.summary()
 	}
 	return ""
 }
