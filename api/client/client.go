@@ -38,7 +38,7 @@ var (
 // goroutines.
 type Client struct {
 	conn   *grpc.ClientConn
-	end    *endWatch
+	loss   *lossWatch
 	socket string
 }
 
@@ -83,13 +83,13 @@ func dial(ctx context.Context, path string) (*Client, error) {
 // other end answers or ctx ends. The connection belongs to the Client then; it
 // is closed if New fails.
 func New(ctx context.Context, conn net.Conn) (*Client, error) {
-	end := newEndWatch()
+	loss := newLossWatch()
 	cc, err := grpc.NewClient("passthrough:///localhost",
 		grpc.WithContextDialer(once(conn)),
 		grpc.WithNoProxy(),
 		grpc.WithAuthority("localhost"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStatsHandler(end),
+		grpc.WithStatsHandler(loss),
 		grpc.WithInitialWindowSize(WindowSize),
 		grpc.WithInitialConnWindowSize(WindowSize),
 		grpc.WithDefaultCallOptions(
@@ -106,7 +106,7 @@ func New(ctx context.Context, conn net.Conn) (*Client, error) {
 		_ = conn.Close() // no-op if gRPC has taken it
 		return nil, err
 	}
-	return &Client{conn: cc, end: end}, nil
+	return &Client{conn: cc, loss: loss}, nil
 }
 
 // once hands conn out a single time: a Client does not reconnect.
@@ -152,11 +152,10 @@ func (c *Client) Control() devproxyv1.ControlServiceClient {
 // Socket is the path that was dialled, for messages; empty after New.
 func (c *Client) Socket() string { return c.socket }
 
-// Ended is closed as soon as the connection broke or the daemon ended an Attach
-// stream, even while messages of it wait to be received. Someone who has
-// stopped receiving learns by it that receiving to the end is worth its memory:
-// at most WindowSize is left.
-func (c *Client) Ended() <-chan struct{} { return c.end.ended }
+// Lost is closed as soon as the connection broke, even while messages that came
+// before wait to be received. Someone who has stopped receiving for want of
+// memory learns by it that receiving to the end costs at most WindowSize.
+func (c *Client) Lost() <-chan struct{} { return c.loss.lost }
 
 // Close ends the connection and every call on it.
 func (c *Client) Close() error { return c.conn.Close() }
