@@ -38,7 +38,9 @@ type tree struct {
 	events  subscriptions       // nil while polling
 	watched map[string]identity // the directories whose events come
 
-	mu    sync.RWMutex // guards the maps for single operations; they are replaced, or added to under it
+	// mu guards the maps for single operations. A directory is in them before
+	// its events are asked for, or the first of those would mean nothing.
+	mu    sync.RWMutex
 	dirs  map[string]place
 	gates map[string]map[string]bool // directories on the way, and the names in them that lead on
 }
@@ -193,11 +195,6 @@ func (t *tree) register(ctx context.Context, paths map[string]bool) finding {
 			s.entry(filepath.Dir(path), filepath.Base(path), in)
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for real, in := range s.dirs {
-		t.dirs[real] = in
-	}
 	return finding{grown: s.grown, limit: s.limit}
 }
 
@@ -213,11 +210,6 @@ func (t *tree) survey(ctx context.Context) *survey {
 	}
 	if entry := t.config.Entry; entry != "" && !t.watches(entry) {
 		s.trace(entry)
-	}
-	for dir := range s.gates {
-		if _, ok := s.dirs[dir]; !ok {
-			s.watch(dir)
-		}
 	}
 	if t.events != nil && s.limit == nil && ctx.Err() == nil {
 		for dir := range t.watched {
@@ -396,11 +388,20 @@ func (s *survey) start(path string) (dir string, names []string) {
 	return parent, strings.Split(rest, string(filepath.Separator))
 }
 
+// gate watches a name in a directory. To be called before looking at the name.
 func (s *survey) gate(dir, name string) {
-	if s.gates[dir] == nil {
-		s.gates[dir] = map[string]bool{}
+	s.tree.mu.Lock()
+	addTo(s.gates, dir, name)
+	addTo(s.tree.gates, dir, name)
+	s.tree.mu.Unlock()
+	s.watch(dir)
+}
+
+func addTo(gates map[string]map[string]bool, dir, name string) {
+	if gates[dir] == nil {
+		gates[dir] = map[string]bool{}
 	}
-	s.gates[dir][name] = true
+	gates[dir][name] = true
 }
 
 // root walks what a watched path leads to.
@@ -428,6 +429,9 @@ func (s *survey) directory(real string, in place) {
 		return
 	}
 	s.dirs[real] = in
+	s.tree.mu.Lock()
+	s.tree.dirs[real] = in
+	s.tree.mu.Unlock()
 	s.perRoot[in.watched]++
 	s.watch(real)
 

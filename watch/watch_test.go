@@ -812,3 +812,38 @@ func BenchmarkLook(b *testing.B) {
 func unique() string { return fmt.Sprint(rand.Uint64()) }
 
 func (p *project) watchList() []string { return p.tree.events.(*fsnotify.Watcher).WatchList() }
+
+// askingSubscriptions ask, as soon as a directory is watched, what an event in
+// it would be held for.
+type askingSubscriptions struct {
+	fullSubscriptions
+	added func(dir string)
+}
+
+func (s askingSubscriptions) Add(dir string) error { s.added(dir); return nil }
+
+func TestFirstEventsCount(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &project{t: t, root: root}
+	p.write("pkg/dist/lib/x.js", "1")
+	tree := newTree(Config{Root: root, Paths: []string{p.path("pkg/dist")}, Entry: p.path("run/ready")})
+	next := map[string]string{"": "pkg", "pkg": "dist", "pkg/dist": "new.js", "pkg/dist/lib": "new.js"}
+	asked := map[string]bool{}
+	tree.events = askingSubscriptions{added: func(dir string) {
+		rel := filepath.ToSlash(strings.TrimPrefix(strings.TrimPrefix(dir, root), string(filepath.Separator)))
+		asked[rel] = true
+		event := fsnotify.Event{Name: filepath.Join(dir, next[rel]), Op: fsnotify.Create}
+		if tree.classify(event) == irrelevant {
+			t.Errorf("while %q is looked at, the event %s would be lost", rel, event)
+		}
+	}}
+	tree.look(t.Context())
+	for dir := range next {
+		if !asked[dir] {
+			t.Errorf("%q is not watched", dir)
+		}
+	}
+}
