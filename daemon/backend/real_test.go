@@ -44,12 +44,19 @@ type house struct {
 	mu     sync.Mutex
 	launch Launch
 	output []string
+	// What the watcher says before a start.
+	missing     string
+	baselineErr error
 }
 
 func newHouse(t *testing.T, l Launch) *house {
 	t.Helper()
-	return newHouseIn(t, t.TempDir(), t.Name(), l)
+	return newHouseIn(t, t.TempDir(), markerOf(t), l)
 }
+
+// markerOf is a marker that no other run of this test has: a start ends whatever
+// else carries its own.
+func markerOf(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), os.Getpid()) }
 
 func newHouseIn(t *testing.T, dir, marker string, l Launch) *house {
 	t.Helper()
@@ -64,6 +71,11 @@ func newHouseIn(t *testing.T, dir, marker string, l Launch) *house {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.output = append(h.output, fmt.Sprintf("%d %s: %s", generation, stream, line))
+		},
+		Baseline: func(context.Context) (string, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.missing, h.baselineErr
 		},
 		Observer:   h.observer,
 		RecordFile: filepath.Join(dir, "backend.json"), SnapshotFile: filepath.Join(dir, "snapshot.json"),
@@ -230,7 +242,7 @@ func TestAnHTTPBackend(t *testing.T) {
 	}
 	env := h.ask()
 	port := strconv.Itoa(status.Port)
-	if env["PORT"] != port || env["exit"] != "1" || env["marker"] != t.Name()+":1" || fmt.Sprint(env["args"]) != "[--port="+port+"]" {
+	if env["PORT"] != port || env["exit"] != "1" || env["marker"] != markerOf(t)+":1" || fmt.Sprint(env["args"]) != "[--port="+port+"]" {
 		t.Errorf("the backend sees %v", env)
 	}
 	if !slices.Contains(h.lines(), "1 stdout: listening on "+port) {
@@ -275,7 +287,7 @@ func TestAStdioBackend(t *testing.T) {
 	if status.Port != 0 || !status.Shared || status.Facts.Era != era.Legacy {
 		t.Errorf("status = %+v", status)
 	}
-	if env := h.ask(); env["PORT"] != "" || env["exit"] != "1" || env["marker"] != t.Name()+":1" {
+	if env := h.ask(); env["PORT"] != "" || env["exit"] != "1" || env["marker"] != markerOf(t)+":1" {
 		t.Errorf("the backend sees %v", env)
 	}
 	if !slices.Contains(h.lines(), "1 stdout-noise: a banner") {
@@ -284,7 +296,7 @@ func TestAStdioBackend(t *testing.T) {
 	if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if env := h.ask(); env["marker"] != t.Name()+":2" {
+	if env := h.ask(); env["marker"] != markerOf(t)+":2" {
 		t.Errorf("the next one sees %v", env)
 	}
 }
@@ -494,7 +506,7 @@ func TestRealRestartsCoalesce(t *testing.T) {
 	if n := status.Generation; n < 2 || n > 6 {
 		t.Errorf("generation %d", n)
 	}
-	if pids := marked(t.Name()); runtime.GOOS == "linux" && len(pids) != 1 {
+	if pids := marked(markerOf(t)); runtime.GOOS == "linux" && len(pids) != 1 {
 		t.Errorf("processes: %v", pids)
 	}
 }
@@ -531,7 +543,7 @@ func TestTheOrphanOfADeadDaemonIsEnded(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("started as a child of this test, it would count as one of ours")
 	}
-	dir, marker := t.TempDir(), t.Name()
+	dir, marker := t.TempDir(), markerOf(t)
 	daemon := exec.Command(os.Args[0], dir, marker)
 	daemon.Env = append(os.Environ(), roleVariable+"=daemon")
 	stdout, err := daemon.StdoutPipe()
@@ -618,11 +630,33 @@ func TestNothingRunsUnrecorded(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	l := selfAs("stdio")
 	l.Path, l.Command = "/bin/sh", []string{"sh", "-c", "touch " + ran}
-	h := newHouseIn(t, dir, t.Name(), l)
+	h := newHouseIn(t, dir, markerOf(t), l)
 	if f := h.failedStart(StartFailed); !strings.Contains(f.Message, filepath.Join(dir, "backend.json")) {
 		t.Errorf("message = %q", f.Message)
 	}
 	if _, err := os.Stat(ran); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the command ran: %v", err)
 	}
+}
+
+func TestAnEntryThatIsNotBuiltYet(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, selfAs("stdio"))
+	watch := func(missing string, err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.missing, h.baselineErr = missing, err
+	}
+	watch("dist/index.js", nil)
+	if f := h.failedStart(EntryMissing); !f.Waiting || f.Message != "dist/index.js does not exist yet" {
+		t.Errorf("failure = %+v", f)
+	}
+	watch("", errors.New("dist: permission denied"))
+	if f := h.failedStart(StartFailed); !strings.Contains(f.Message, "dist: permission denied") {
+		t.Errorf("failure = %+v", f)
+	}
+	watch("", nil)
+	h.Changed()
+	// What never had a process has used up no number.
+	h.awaitGeneration(1)
 }
