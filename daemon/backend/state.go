@@ -655,14 +655,15 @@ func (t *turn) inFlight(reason Reason, exit string) *Failure {
 	return f
 }
 
-// stopped is what becomes of the requests that waited for a generation.
+// stopped is what becomes of the requests that waited for a generation, which
+// has no number as it will not come.
 func (t *turn) stopped(reason Reason) *Failure {
 	message := "the backend was stopped"
 	if reason == ShuttingDown {
 		message = "devproxy is shutting down"
 	}
 	f := fail(reason, message)
-	f.State, f.Generation = Idle, t.generation
+	f.State = Idle
 	return f
 }
 

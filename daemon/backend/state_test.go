@@ -634,7 +634,9 @@ type world struct {
 	active   uint64  // the attempt whose goroutine or process may live
 	up       uint64  // the generation that the observer thinks is up
 	building uint64
-	story    []string
+	// announced is the last generation of Starting.
+	announced uint64
+	story     []string
 }
 
 func (w *world) feed(e event) {
@@ -705,9 +707,17 @@ func (w *world) perform(e effect) {
 		if w.up != 0 {
 			w.fail("Starting before Down")
 		}
+		if e.generation < w.announced {
+			w.fail("generations go backwards")
+		}
+		w.announced = e.generation
 	case tellUnavailable:
 		if e.failure == nil {
 			w.fail("Unavailable without a reason")
+		}
+		// The observer takes what is about an older generation for late news.
+		if g := e.failure.Generation; g != 0 && g < w.announced {
+			w.fail(fmt.Sprintf("Unavailable about generation %d after Starting %d", g, w.announced))
 		}
 	default:
 	}
@@ -746,6 +756,7 @@ func (w *world) happen(r *rand.Rand) {
 
 func (w *world) spawn(r *rand.Rand, e event) {
 	next := event{attempt: e.attempt, failure: fail(ExitedAtStart, "no"), next: era.Legacy, at: e.at}
+	next.failure.Generation = e.generation
 	if r.IntN(5) == 0 {
 		if w.state.phase == Starting && w.state.attempt == e.attempt {
 			w.active = 0
