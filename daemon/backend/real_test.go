@@ -40,6 +40,7 @@ type house struct {
 	observer *recorder
 	stop     context.CancelFunc
 	stopped  chan error
+	news     chan struct{} // the observer has heard something
 
 	mu     sync.Mutex
 	launch Launch
@@ -60,7 +61,13 @@ func markerOf(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), os.Ge
 
 func newHouseIn(t *testing.T, dir, marker string, l Launch) *house {
 	t.Helper()
-	h := &house{t: t, dir: dir, observer: &recorder{}, launch: l, stopped: make(chan error, 1)}
+	h := &house{t: t, dir: dir, launch: l, stopped: make(chan error, 1), news: make(chan struct{}, 1)}
+	h.observer = &recorder{react: func(string) {
+		select {
+		case h.news <- struct{}{}:
+		default:
+		}
+	}}
 	h.Supervisor = New(Config{
 		Launch: func(context.Context) (Launch, error) {
 			h.mu.Lock()
@@ -180,6 +187,25 @@ func (h *house) failedStart(want Reason) *Failure {
 		h.t.Fatalf("start: %v, want %s\noutput: %q", err, want, h.lines())
 	}
 	return f
+}
+
+// mustHear waits until the observer has heard that. It hears of a state after
+// that was published.
+func (h *house) mustHear(want string) {
+	h.t.Helper()
+	deadline := time.After(longEnough)
+	for heard := ""; ; {
+		heard = strings.TrimPrefix(heard+", "+h.observer.take(), ", ")
+		heard = strings.TrimSuffix(heard, ", ")
+		if heard == want {
+			return
+		}
+		select {
+		case <-h.news:
+		case <-deadline:
+			h.t.Fatalf("heard %q, want %q", heard, want)
+		}
+	}
 }
 
 func (h *house) lines() []string {
@@ -340,10 +366,7 @@ func TestACrashIsRepaired(t *testing.T) {
 			if e := status.LastExit; e.Reason != "crash" || e.Status != "ended by SIGKILL" || e.Generation != 1 {
 				t.Errorf("last exit = %+v", e)
 			}
-			want := "Down 1 backend-lost, Unavailable backend-retrying waiting, Starting 2, Up 2"
-			if got := h.observer.take(); got != want {
-				t.Errorf("heard %q, want %q", got, want)
-			}
+			h.mustHear("Down 1 backend-lost, Unavailable backend-retrying waiting, Starting 2, Up 2")
 			h.ask()
 		})
 	}
