@@ -20,7 +20,12 @@
 //     (env -i), overwrote its environment block (some servers do so to set their title), or
 //     runs as another user.
 //   - macOS: the process group alone. A process that calls setsid escapes.
-//   - Windows: a job object. Nothing escapes, and the job ends with the daemon.
+//   - Windows: a job object. Nothing escapes, and the job ends with the daemon. SIGTERM is
+//     CTRL_BREAK there.
+//
+// The orphan of a killed daemon ([EndOrphan]) is found by its leader; a group whose leader is
+// gone has nothing but a number, which could be anybody's. On Linux its members are still found
+// by their marker, on macOS they are not.
 //
 // Gone means that two looks in a row found no live member; zombies do not count.
 // Processes that belong to somebody else are never signalled: a group is trusted only while

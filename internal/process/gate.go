@@ -42,6 +42,10 @@ func Main() {
 
 func insideGate() bool { return os.Getenv(gateVariable) != "" }
 
+// gateArgs are the gate's arguments: the name under which this program was called, since one
+// that is several programs in one file must turn to the same one again, and a word for ps.
+func gateArgs() []string { return []string{os.Args[0], "(gate)"} }
+
 // runGate waits at the gate, and does not return. An end of input instead of a release means that
 // the one who started us died or changed his mind; nobody is there to be told.
 func runGate(gate, status *os.File) {
@@ -131,21 +135,41 @@ const (
 	opEnter = "entering directory"
 )
 
-// encodeFailure writes an ExecError for the status pipe: operation, path, error number, reason.
+// encodeFailure writes the gate's reply: a length, then operation, path, error number and reason.
+// Without a failure there is nothing behind a length of 0.
 func encodeFailure(failure *ExecError) []byte {
-	number, _ := errors.AsType[syscall.Errno](failure.Err)
-	fields := []string{failure.Op, failure.Path, strconv.FormatUint(uint64(number), 10), failure.Reason}
-	return []byte(strings.Join(fields, "\x00"))
+	var body string
+	if failure != nil {
+		number, _ := errors.AsType[syscall.Errno](failure.Err)
+		body = strings.Join([]string{
+			failure.Op, failure.Path, strconv.FormatUint(uint64(number), 10), failure.Reason,
+		}, "\x00")
+	}
+	reply := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
+	return append(reply, body...)
 }
 
-// decodeFailure reads what encodeFailure wrote. No words mean success: the pipe closes on exec.
-func decodeFailure(reply []byte) error {
-	if len(reply) == 0 {
+// decodeFailure reads what encodeFailure wrote, and returns nil for success. Where the gate
+// becomes the command it cannot write any more: the pipe closing on exec says that it did.
+func decodeFailure(status io.Reader) error {
+	var head [4]byte
+	_, err := io.ReadFull(status, head[:])
+	if errors.Is(err, io.EOF) && execClosesStatus {
 		return nil
 	}
-	fields := strings.SplitN(string(reply), "\x00", 4)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrEnded, err)
+	}
+	body := make([]byte, min(binary.BigEndian.Uint32(head[:]), maxMessage))
+	if _, err := io.ReadFull(status, body); err != nil {
+		return fmt.Errorf("%w: %w", ErrEnded, err)
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	fields := strings.SplitN(string(body), "\x00", 4)
 	if len(fields) < 4 {
-		return fmt.Errorf("running the command: unexpected reply %q of the gate", reply)
+		return fmt.Errorf("running the command: unexpected reply %q of the gate", body)
 	}
 	failure := &ExecError{Op: fields[0], Path: fields[1], Reason: fields[3]}
 	if number, err := strconv.ParseUint(fields[2], 10, 32); err == nil && number != 0 {

@@ -65,15 +65,20 @@ func TestFailurePassesTheStatusPipe(t *testing.T) {
 		newExecError(opEnter, "/a b\n", syscall.EACCES),
 		newExecError(opRun, "", &fs.PathError{Op: "fork", Path: "/x", Err: syscall.ENOENT}),
 	} {
-		got, ok := errors.AsType[*ExecError](decodeFailure(encodeFailure(failure)))
+		got, ok := errors.AsType[*ExecError](decodeFailure(bytes.NewReader(encodeFailure(failure))))
 		if !ok || got.Error() != failure.Error() || !errors.Is(got, fs.ErrNotExist) && !errors.Is(got, fs.ErrPermission) {
 			t.Errorf("%#v arrived as %#v", failure, got)
 		}
 	}
-	if err := decodeFailure(nil); err != nil {
-		t.Errorf("silence means %v, want success", err)
+	if err := decodeFailure(bytes.NewReader(encodeFailure(nil))); err != nil {
+		t.Errorf("no failure arrived as %v", err)
 	}
-	if err := decodeFailure([]byte("half a")); err == nil || !strings.Contains(err.Error(), "half a") {
-		t.Errorf("a torn reply gave %v", err)
+	if err := decodeFailure(strings.NewReader("")); (err == nil) != execClosesStatus {
+		t.Errorf("silence means %v", err)
+	}
+	for _, torn := range []string{"\x00", "\x00\x00\x00\x09half a", "\x00\x00\x00\x06half a"} {
+		if err := decodeFailure(strings.NewReader(torn)); err == nil {
+			t.Errorf("%q means success", torn)
+		}
 	}
 }

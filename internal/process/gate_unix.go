@@ -15,8 +15,10 @@ const (
 	statusFD = 4
 )
 
-// gateStaysOpen: after exec there is nobody left to read the gate.
-const gateStaysOpen = false
+const (
+	gateStaysOpen    = false // after exec there is nobody left to read it
+	execClosesStatus = true  // and nobody to write a status
+)
 
 // spawnGate runs this program again as a gate, leading a process group of its own. The kernel
 // makes the group before the child's first instruction, so nothing of it can be outside.
@@ -27,7 +29,7 @@ func spawnGate(p *pipes, marker string) (*os.Process, error) {
 	}
 	// Small on purpose: only what the gate itself needs, and what marks it as ours from the start.
 	env := markerEnv([]string{gateVariable + "=pipe"}, marker)
-	return os.StartProcess(self, []string{"devproxy-gate"}, &os.ProcAttr{
+	return os.StartProcess(self, gateArgs(), &os.ProcAttr{
 		Env:   env,
 		Files: []*os.File{p.stdin.theirs, p.stdout.theirs, p.stderr.theirs, p.gate.theirs, p.status.theirs},
 		Sys:   &unix.SysProcAttr{Setpgid: true},

@@ -1,7 +1,9 @@
 package process
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -10,8 +12,8 @@ import (
 )
 
 const (
-	// gateStaysOpen: the gate process stays, as the parent of the command, and takes requests.
-	gateStaysOpen = true
+	gateStaysOpen    = true  // the gate stays, as the parent of the command, and takes requests
+	execClosesStatus = false // it says that the command runs
 
 	// breakRequest, sent through the open gate, asks for a CTRL_BREAK in the command's console.
 	breakRequest = 'b'
@@ -35,7 +37,7 @@ func spawnGate(p *pipes, marker string) (*os.Process, error) {
 	// The system's own variables (SystemRoot) are needed to run at all.
 	env := markerEnv(os.Environ(), marker)
 	env = append(env, fmt.Sprintf("%s=%d,%d", gateVariable, extra[0], extra[1]))
-	return os.StartProcess(self, []string{"devproxy-gate"}, &os.ProcAttr{
+	return os.StartProcess(self, gateArgs(), &os.ProcAttr{
 		Env:   env,
 		Files: []*os.File{p.stdin.theirs, p.stdout.theirs, p.stderr.theirs},
 		Sys: &windows.SysProcAttr{
@@ -80,10 +82,13 @@ func become(spec Spec, gate, status *os.File) *ExecError {
 		Sys:   &windows.SysProcAttr{CmdLine: spec.verbatim},
 	})
 	if err != nil {
+		if cause, ok := errors.AsType[*fs.PathError](err); ok {
+			err = cause.Err // the path is said once
+		}
 		return newExecError(opRun, spec.Path, err)
 	}
-	// The ends of the output must be the command's alone, and the status pipe's closing says
-	// that it runs.
+	_, _ = status.Write(encodeFailure(nil))
+	// The ends of the output must be the command's alone.
 	for _, file := range []*os.File{os.Stdin, os.Stdout, os.Stderr, status} {
 		_ = file.Close()
 	}

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -87,7 +88,7 @@ type look struct {
 	shared  bool   // the process group contains somebody who must not be signalled
 }
 
-func (l look) all() []stat { return append(l.grouped[:len(l.grouped):len(l.grouped)], l.others...) }
+func (l look) all() []stat { return slices.Concat(l.grouped, l.others) }
 
 func (g *group) look() (look, error) {
 	g.noticeEmpty()

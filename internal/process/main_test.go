@@ -70,6 +70,8 @@ func runHelper(mode string, args []string) {
 		sleepForever()
 	case "orphan": // leaves a child in the group that holds the pipes, and exits
 		fmt.Println(spawn(os.Stdout, "sleep-quietly").Process.Pid)
+	case "orphan-echo": // leaves a child that holds nothing, and exits
+		fmt.Println(spawn(nil, "sleep-quietly").Process.Pid)
 	case "sleep-quietly":
 		time.Sleep(time.Hour)
 	case "daemon":
@@ -255,7 +257,7 @@ func exists(file string) bool {
 // lives reports whether the process that id means is there and not a zombie.
 func lives(id Identity) bool {
 	now, err := identify(id.PID)
-	return err == nil && now.same(id) && !isZombie(id.PID)
+	return err == nil && now.same(id) && Alive(id.PID)
 }
 
 func identity(t *testing.T, pid int) Identity {

@@ -144,11 +144,7 @@ func (p *Process) Release() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrEnded, err)
 	}
-	reply, err := io.ReadAll(io.LimitReader(p.status, maxMessage))
-	if err != nil {
-		return fmt.Errorf("waiting for the command to run: %w", err)
-	}
-	return decodeFailure(reply)
+	return decodeFailure(p.status)
 }
 
 // PID is the leader's process id, the same before and after Release.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,16 +14,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-func isZombie(pid int) bool {
-	s, err := readStat(pid)
-	return err == nil && s.dead()
-}
 
 // leftProcesses finds what any test of this run has left behind.
 func leftProcesses() error {
@@ -123,7 +120,7 @@ func TestEndOrphanFindsTheMarked(t *testing.T) {
 	if err != nil || len(ended) != 1 {
 		t.Fatalf("ended %v, %v, want the escapee", ended, err)
 	}
-	if _, err := readStat(ended[0]); err == nil && !isZombie(ended[0]) {
+	if Alive(ended[0]) {
 		t.Error("the escapee lives on")
 	}
 }
@@ -202,16 +199,23 @@ func TestSubreaperReapsAdoptedZombiesOnly(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	finished := make(chan error, 1)
 	go func() { finished <- Subreaper(ctx) }()
-	defer func() {
-		cancel(errors.New("test over"))
-		if err := <-finished; err != nil {
-			t.Error(err)
-		}
-	}()
-	await(t, "we are a subreaper", func() bool {
-		adopted := adopt(t)
-		s, err := readStat(adopted)
-		return err == nil && s.parent == os.Getpid() || err != nil
+	defer cancel(nil)
+	await(t, "we are a subreaper", isSubreaper)
+
+	out, err := exec.Command(os.Args[0], "helper", "orphan-echo").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopted := identity(t, nextPID(t, bytes.NewReader(out)))
+	if s, err := readStat(adopted.PID); err != nil || s.parent != os.Getpid() {
+		t.Fatalf("an orphan falls to %d, %v, want us, %d", s.parent, err, os.Getpid())
+	}
+	if err := unix.Kill(adopted.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the adopted child is reaped", func() bool {
+		now, err := identify(adopted.PID)
+		return err != nil || !now.same(adopted)
 	})
 
 	// Whoever waits for his own child gets its status, while orphans fall to us all the time.
@@ -232,20 +236,16 @@ func TestSubreaperReapsAdoptedZombiesOnly(t *testing.T) {
 	}
 	own.Wait()
 	await(t, "no zombie is left", func() bool { return len(zombies(t)) == 0 })
+	cancel(errors.New("test over"))
+	if err := <-finished; err != nil || isSubreaper() {
+		t.Errorf("ended with %v, still a subreaper: %v", err, isSubreaper())
+	}
 }
 
-// adopt leaves one orphan, which has ended already, and returns its pid.
-func adopt(t *testing.T) int {
-	t.Helper()
-	out, err := exec.Command("/bin/sh", "-c", "true & echo $!").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
+func isSubreaper() bool {
+	var is int32
+	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&is)), 0, 0, 0)
+	return err == nil && is == 1
 }
 
 func zombies(t *testing.T) []stat {
@@ -267,7 +267,7 @@ func TestForeignZombies(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := ours.Process.Pid
-	await(t, "our child is a zombie", func() bool { return isZombie(pid) })
+	await(t, "our child is a zombie", func() bool { return !Alive(pid) })
 	zombie, err := readStat(pid)
 	if err != nil {
 		t.Fatal(err)

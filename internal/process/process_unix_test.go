@@ -59,6 +59,17 @@ func TestIgnoredTermIsFollowedByKill(t *testing.T) {
 	}
 }
 
+// Who closed stdin long before has given the first rung already.
+func TestFirstRungCountsFromTheClosingOfStdin(t *testing.T) {
+	p := start(t, helper("sleep"))
+	if err := errors.Join(p.Stdin().Close(), p.Stdin().Close(), p.Release()); err != nil {
+		t.Fatal(err)
+	}
+	nextLine(t, p.Stdout())
+	p.stdin.closedAt = time.Now().Add(-time.Hour)
+	terminate(t, p, time.Hour, patience)
+}
+
 func TestTermComesBeforeKill(t *testing.T) {
 	p := run(t, helper("sleep"))
 	nextLine(t, p.Stdout())
@@ -105,7 +116,7 @@ func TestKillDoesNotWait(t *testing.T) {
 	}
 }
 
-func TestExecFailuresOfScripts(t *testing.T) {
+func TestExecFailuresOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	plain, lost := filepath.Join(dir, "plain"), filepath.Join(dir, "lost")
 	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600); err != nil {
@@ -118,6 +129,7 @@ func TestExecFailuresOfScripts(t *testing.T) {
 		is   error
 		text string
 	}{
+		dir:   {fs.ErrPermission, "running " + dir + ": permission denied"},
 		plain: {fs.ErrPermission, "running " + plain + ": permission denied"},
 		lost:  {fs.ErrNotExist, "the interpreter in its first line is missing"},
 	} {
