@@ -101,17 +101,19 @@ func (r *Router) fail(call *call, e *wire.Error) {
 }
 
 // failOwn answers a call with something that is not the backend's.
-func (r *Router) failOwn(call *call, why Failure) {
+func (r *Router) failOwn(call *call, why Failure) { r.respond(call, call.ownAnswer(why)) }
+
+// ownAnswer is the response that tells a client of a failure of devproxy's.
+func (call *call) ownAnswer(why Failure) wire.Message {
 	e := why.Error()
 	if call.req.Method == methodToolsCall {
 		e.Message = why.Text()
 	}
 	result, refusal := call.front.OwnFailure(call.req, e)
 	if refusal != nil {
-		r.fail(call, refusal)
-		return
+		return wire.NewFailure(call.id, refusal)
 	}
-	r.succeed(call, result)
+	return wire.NewResponse(call.id, result)
 }
 
 // failForWant answers a call for which there is no backend. A tools/list gets
@@ -124,7 +126,8 @@ func (r *Router) failForWant(call *call, why Failure) {
 	r.failOwn(call, why)
 }
 
-// respond sends the one response of a call.
+// respond sends the one response of a call. One that is too large for the
+// client becomes an error that says so, however large that is.
 func (r *Router) respond(call *call, m wire.Message) {
 	if call.done {
 		return
@@ -133,8 +136,7 @@ func (r *Router) respond(call *call, m wire.Message) {
 	if r.tooLarge(frame) {
 		r.log.Warn("result is larger than [proxy] max_message", "session", call.client.session.id,
 			"method", call.req.Method, "size", len(frame))
-		r.failOwn(call, tooLargeFailure(len(frame)+1, r.config.MaxMessage))
-		return
+		frame = call.ownAnswer(tooLargeFailure(len(frame)+1, r.config.MaxMessage)).Bytes()
 	}
 	if call.batch != nil {
 		call.batch.responses = append(call.batch.responses, frame)
@@ -377,7 +379,7 @@ func (r *Router) lostByTransport(l *link, lg *leg, why error) {
 		}
 		r.lose(l, lg, Failure{
 			Reason: ReasonRequestLost, State: r.backend.state(), Generation: l.generation,
-			Message: "the connection to the backend broke before it answered: " + why.Error(),
+			Message: "no answer from the backend: " + why.Error(),
 		})
 	})
 }
@@ -402,7 +404,7 @@ func (r *Router) loseCall(call *call, why Failure) {
 		return
 	}
 	call.stage, call.link = callHere, nil
-	if call.safe() && !call.again && r.closing == nil {
+	if call.safe() && !call.again && r.closing == nil && why.Reason != reasonStopped {
 		call.again = true
 		r.forward(call)
 		return

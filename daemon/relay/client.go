@@ -200,13 +200,13 @@ func (r *Router) frame(c *client, frame []byte, b *batch) {
 }
 
 func (r *Router) malformed(c *client, frame []byte, err error, b *batch) {
-	var invalid *wire.InvalidError
+	invalid, isInvalid := errors.AsType[*wire.InvalidError](err)
 	switch {
 	case errors.Is(err, wire.ErrBatch) && b == nil:
 		r.batch(c, frame)
 	case errors.Is(err, wire.ErrBatch):
 		r.reply(c, b, wire.NewFailure("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a batch inside a batch"}))
-	case errors.As(err, &invalid):
+	case isInvalid:
 		r.log.Warn("client sent no JSON-RPC message", "session", c.session.id, "error", err)
 		if invalid.ID == "" {
 			// Nobody could tell which request it was for, and the Go SDK's
@@ -257,9 +257,18 @@ type batch struct {
 	responses [][]byte
 }
 
+// settleBatch counts one request of a batch as answered, and sends the responses
+// with the last one: together, unless that is too much for the client.
 func (r *Router) settleBatch(c *client, b *batch) {
-	if b.open--; b.open == 0 && len(b.responses) > 0 {
-		r.push(c, wire.JoinArray(b.responses))
+	if b.open--; b.open > 0 || len(b.responses) == 0 {
+		return
+	}
+	if together := wire.JoinArray(b.responses); !r.tooLarge(together) {
+		r.push(c, together)
+		return
+	}
+	for _, response := range b.responses {
+		r.push(c, response)
 	}
 }
 

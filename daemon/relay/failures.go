@@ -28,26 +28,23 @@ type Failure struct {
 	Waiting bool
 }
 
-// The reasons of the router's own failures. Those of a supervisor come with the
-// same names as in its package.
+// The reasons of the router's own failures. Those that a supervisor gives stand
+// in the table as well, under its names.
 const (
-	ReasonUnavailable     = "backend-unavailable"
-	ReasonStartFailed     = "start-failed"
-	ReasonCrashLoop       = "crash-loop"
-	ReasonEntryMissing    = "entry-missing"
-	ReasonPortInUse       = "port-in-use"
-	ReasonCommandNotFound = "command-not-found"
-	ReasonBuildFailed     = "build-failed"
-	ReasonSurvivors       = "survivors"
-	ReasonTimeout         = "start-timeout"
-	ReasonLost            = "backend-lost"
-	ReasonRestarted       = "backend-restarted"
-	ReasonLinkFailed      = "link-failed"
-	ReasonRequestLost     = "request-lost"
-	ReasonTooManyHeld     = "too-many-held"
-	ReasonTooManyOpen     = "too-many-open"
-	ReasonTooLarge        = "message-too-large"
-	ReasonShuttingDown    = "shutting-down"
+	ReasonUnavailable  = "backend-unavailable"
+	ReasonWaited       = "request-wait"
+	ReasonLost         = "backend-lost"
+	ReasonRestarted    = "backend-restarted"
+	ReasonLinkFailed   = "link-failed"
+	ReasonRequestLost  = "request-lost"
+	ReasonTooManyHeld  = "too-many-held"
+	ReasonTooManyOpen  = "too-many-open"
+	ReasonTooLarge     = "message-too-large"
+	ReasonShuttingDown = "shutting-down"
+
+	// reasonStopped: somebody stopped the backend, so that nothing but a new
+	// request may start it again.
+	reasonStopped = "stopped"
 )
 
 // FailureRow is one line of the table of failures.
@@ -65,24 +62,36 @@ type FailureRow struct {
 // tools/call gets it as a result with isError, so that the model reads it, every
 // other request as a JSON-RPC error.
 func Failures() []FailureRow {
+	const (
+		look    = "see its output with dev_logs or `devproxyctl logs`, then restart it"
+		again   = "the request may have had effects; check before calling again"
+		restart = "restart it with dev_restart or `devproxyctl restart`"
+	)
 	return []FailureRow{
 		{ReasonUnavailable, -31900, "the backend is not available", "see dev_server_status or `devproxyctl status`"},
-		{ReasonStartFailed, -31901, "the backend did not start", "see its output with dev_logs or `devproxyctl logs`, then restart it"},
-		{ReasonCrashLoop, -31902, "the backend crashed too often and is not started again by itself", "fix it and rebuild, or restart it"},
-		{ReasonEntryMissing, -31903, "the backend's entry file does not exist yet", "build the project"},
-		{ReasonPortInUse, -31904, "the backend's port is in use by another program", "end that program, or set another [backend] port"},
-		{ReasonCommandNotFound, -31905, "the backend's command was not found", "check [backend] command in devproxy.toml"},
-		{ReasonBuildFailed, -31906, "the build failed", "see its output with dev_logs or `devproxyctl logs --source build`"},
-		{ReasonSurvivors, -31907, "processes of the last backend could not be ended", "end them by hand, then restart"},
-		{ReasonTimeout, -31908, "the backend was not ready within [proxy] request_wait", "try again; see dev_server_status"},
-		{ReasonLost, -31909, "the backend ended while it worked on this request", "the request may have had effects; check before calling again"},
-		{ReasonRestarted, -31910, "the backend was restarted while it worked on this request", "the request may have had effects; check before calling again"},
-		{ReasonLinkFailed, -31911, "the connection to the backend failed", "try again; see dev_logs"},
-		{ReasonRequestLost, -31912, "the backend's connection broke before it answered this request", "the request may have had effects; check before calling again"},
-		{ReasonTooManyHeld, -31913, "too many requests wait for the backend", "try again when it is up; see dev_server_status"},
-		{ReasonTooManyOpen, -31914, "too many requests of this client are open", "wait for some of them to be answered"},
-		{ReasonTooLarge, -31915, "the message is larger than [proxy] max_message allows", "ask for less, or raise max_message if the client can read it"},
-		{ReasonShuttingDown, -31916, "devproxy is shutting down", ""},
+		{"start-failed", -31901, "the backend did not start", look},
+		{"exited-at-start", -31902, "the backend ended before it was ready", look},
+		{"start-timeout", -31903, "the backend was not ready within [backend] start_timeout", look},
+		{"handshake-failed", -31904, "the backend does not speak MCP as configured", "check [backend] transport, path and era in devproxy.toml"},
+		{"crash-loop", -31905, "the backend crashed too often and is not started again by itself", look},
+		{"crashed", -31906, "the backend crashed, and [backend] on_crash is \"stay\"", restart},
+		{"entry-missing", -31907, "the backend's entry file does not exist yet", "build the project"},
+		{"port-in-use", -31908, "the backend's port is in use by another program", "end that program, or set another [backend] port"},
+		{"command-not-found", -31909, "the backend's command was not found", "check [backend] command in devproxy.toml"},
+		{"config-invalid", -31910, "the configuration does not say how to start the backend", "correct devproxy.toml, then restart"},
+		{"build-failed", -31911, "the build failed", "see its output with dev_logs or `devproxyctl logs --source build`"},
+		{"survivors", -31912, "processes of the last backend could not be ended", "end them by hand, then restart"},
+		{"backend-retrying", -31913, "the backend crashed and is started again after a pause", again},
+		{reasonStopped, -31914, "the backend was stopped", restart},
+		{ReasonLost, -31915, "the backend ended while it worked on this request", again},
+		{ReasonRestarted, -31916, "the backend was restarted while it worked on this request", again},
+		{ReasonWaited, -31917, "the backend was not ready within [proxy] request_wait", "try again; see dev_server_status"},
+		{ReasonLinkFailed, -31918, "no connection to the backend could be made", "try again; see dev_logs"},
+		{ReasonRequestLost, -31919, "the connection broke before the backend answered", again},
+		{ReasonTooManyHeld, -31920, "too many requests wait for the backend", "try again when it is up; see dev_server_status"},
+		{ReasonTooManyOpen, -31921, "too many requests of this client are open", "wait for some of them to be answered"},
+		{ReasonTooLarge, -31922, "the message is larger than [proxy] max_message allows", "ask for less, or raise max_message if the client can read it"},
+		{ReasonShuttingDown, -31923, "devproxy is shutting down", ""},
 	}
 }
 

@@ -96,7 +96,7 @@ func (r *Router) waitFailure(call *call) Failure {
 		return b.failure
 	}
 	why := Failure{
-		Reason: ReasonTimeout, State: b.state(), Generation: b.number,
+		Reason: ReasonWaited, State: b.state(), Generation: b.number,
 		Message: fmt.Sprintf("the backend was not ready within %v (it is %s)", r.config.RequestWait, b.state()),
 	}
 	if b.stage == stageDown {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -115,7 +116,7 @@ func (r *Router) route(l *link, server wire.ID, in era.Input, via int64) {
 		return
 	}
 	if l.owner != nil && l.owner.said.Initialized {
-		r.askOrRefuse(l, server, in, l.owner, nil)
+		r.askOrRefuse(l, server, in, l.owner)
 		return
 	}
 	if r.routeInFlight(l, server, in) || r.routeIdle(l, server, in) {
@@ -225,17 +226,15 @@ func (r *Router) dropSeekers(l *link) {
 }
 
 func cannot(server wire.ID, err error) reply {
-	if missing, ok := err.(*era.MissingError); ok {
+	if missing, ok := errors.AsType[*era.MissingError](err); ok {
 		return reply{server: server, err: missing.Wire()}
 	}
 	return reply{server: server, err: &wire.Error{Code: wire.CodeMethodNotFound, Message: err.Error()}}
 }
 
-func (r *Router) askOrRefuse(l *link, server wire.ID, in era.Input, c *client, peer *era.Peer) {
-	if peer == nil {
-		peer = &c.said.Peer
-	}
-	if err := peer.Can(in.Method, in.Params); err != nil {
+// askOrRefuse asks the client of a link, if it is one that can be asked.
+func (r *Router) askOrRefuse(l *link, server wire.ID, in era.Input, c *client) {
+	if err := c.said.Peer.Can(in.Method, in.Params); err != nil {
 		r.respondBackend(l, c, cannot(server, err))
 		return
 	}
@@ -476,6 +475,9 @@ func (r *Router) attach(call *call, p *parked) {
 	default:
 		p.call, p.leg.call = call, call
 		call.stage, call.link, call.leg = callSent, p.link, p.leg
+		if call.req.Level != "" {
+			r.adjustLevel(p.link)
+		}
 		r.gather(p)
 	}
 }

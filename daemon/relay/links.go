@@ -445,37 +445,38 @@ func (e failedEvent) handle(r *Router) {
 	if l == nil {
 		return
 	}
-	refusal := answerIn(e.err)
-	if refusal == nil {
-		refusal = &wire.Error{Code: wire.CodeInternal, Message: e.err.Error()}
-	} else if l.legs[e.id] != nil {
-		r.answer(l, wire.NewFailure(wire.IntID(e.id), refusal))
-		return
-	}
-	if r.interestAnswered(l, e.id, wire.NewFailure(wire.IntID(e.id), refusal)) {
-		return
-	}
 	lg := l.legs[e.id]
+	answer := answerIn(e.err)
 	switch {
 	case lg == nil:
+		if answer == nil {
+			answer = &wire.Error{Code: wire.CodeInternal, Message: e.err.Error()}
+		}
+		r.interestAnswered(l, e.id, wire.NewFailure(wire.IntID(e.id), answer))
 	case errors.Is(e.err, era.ErrSessionLost):
 		r.replaceLink(l)
 		r.sessionLost(l, lg, e.err)
+	case answer != nil:
+		r.answer(l, wire.NewFailure(wire.IntID(e.id), answer))
 	default:
 		r.lostByTransport(l, lg, e.err)
 	}
 }
 
 // replaceLink makes sure that what comes next does not use a link whose session
-// the backend has forgotten. What is in flight on it gets its own notice.
+// the backend has forgotten, or whose pipe is broken. What is in flight on it
+// gets its own notice.
 func (r *Router) replaceLink(l *link) {
-	if l.owner == nil || l.owner.link != l {
-		return
+	switch {
+	case r.shared == l:
+		r.shared = r.newLink(nil, reopenFirst)
+		r.openLink(r.shared, r.Greeting())
+	case l.owner != nil && l.owner.link == l:
+		c := l.owner
+		c.link = nil
+		c.session.gate.set(true)
+		r.linkFor(c, c.peer)
 	}
-	c := l.owner
-	c.link = nil
-	c.session.gate.set(true)
-	r.linkFor(c, c.peer)
 }
 
 func (e writableEvent) handle(r *Router) {
@@ -516,8 +517,7 @@ func (e lostEvent) handle(r *Router) {
 func (r *Router) openInstead(l *link) {
 	switch c := l.owner; {
 	case r.shared == l:
-		r.shared = r.newLink(nil, reopenFirst)
-		r.openLink(r.shared, r.Greeting())
+		r.replaceLink(l)
 	case c != nil && c.link == l:
 		c.link = nil
 		c.session.gate.set(true)
@@ -531,13 +531,14 @@ func (r *Router) openInstead(l *link) {
 
 // answerIn returns the answer of the backend that an error of a link carries.
 func answerIn(err error) *wire.Error {
-	var answer *wire.Error
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*wire.Error](err); ok {
 		return answer
 	}
-	var answerer interface{ Answer() *wire.Error }
-	if errors.As(err, &answerer) {
-		return answerer.Answer()
+	if answer, ok := errors.AsType[interface {
+		error
+		Answer() *wire.Error
+	}](err); ok {
+		return answer.Answer()
 	}
 	return nil
 }

@@ -85,6 +85,9 @@ type Router struct {
 	seekers []*seeker           // questions of the backend that wait for somebody to answer
 
 	closing error // ErrShutdown or ErrRestart once the daemon is ending
+
+	// ended is why Run has returned; to be read once stopped is closed.
+	ended error
 }
 
 // New returns a router that does nothing until Run.
@@ -132,11 +135,12 @@ func (r *Router) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case e := <-r.intake():
+			// Whatever was posted before this frame was handed over comes first:
+			// its own session's beginning may be among it.
+			r.readMail()
 			e.handle(r)
 		case <-r.mail.ready:
-			for _, e := range r.mail.take() {
-				e.handle(r)
-			}
+			r.readMail()
 		case <-timer.C:
 			r.agenda.ring(time.Now())
 		}
@@ -146,6 +150,12 @@ func (r *Router) Run(ctx context.Context) error {
 	stop(errStopping)
 	r.workers.Wait()
 	return nil
+}
+
+func (r *Router) readMail() {
+	for _, e := range r.mail.take() {
+		e.handle(r)
+	}
 }
 
 // arm sets the loop's timer to the first alarm.
@@ -198,6 +208,7 @@ func (r *Router) end(cause error) {
 	if r.closing == nil {
 		r.closing = cause
 	}
+	r.ended = cause
 	why := r.shuttingDown()
 	for _, c := range r.order {
 		for _, call := range c.open() {

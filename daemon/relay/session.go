@@ -68,7 +68,8 @@ func (r *Router) Attach(shim Shim) (*Session, error) {
 	}
 	if !r.mail.post(attachEvent{s}) {
 		r.attached.Add(-1)
-		return nil, ErrShutdown
+		<-r.stopped // it is about to be closed, if it is not yet
+		return nil, r.ended
 	}
 	return s, nil
 }
@@ -99,7 +100,7 @@ func (s *Session) hand(ctx context.Context, e frameEvent) error {
 	case <-s.out.done:
 		return s.out.err()
 	case <-s.router.stopped:
-		return ErrShutdown
+		return s.router.ended
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

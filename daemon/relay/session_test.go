@@ -1,0 +1,496 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/debugmcp/devproxy/daemon/era"
+	"github.com/debugmcp/devproxy/internal/wire"
+)
+
+// initialized attaches a client that has said hello and is ready; nobody reads
+// for it but the test.
+func initialized(t *testing.T, r *Router) *Session {
+	t.Helper()
+	s, err := r.Attach(Shim{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, frame := range []string{
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"old","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+	} {
+		if err := s.Receive(t.Context(), []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if frame := next(t, s); !strings.Contains(frame, `"protocolVersion"`) {
+		t.Fatalf("got %s", frame)
+	}
+	return s
+}
+
+func next(t *testing.T, s *Session) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	frame, err := s.Next(ctx)
+	if err != nil {
+		t.Fatalf("waiting for a frame: %v", err)
+	}
+	return string(frame)
+}
+
+// flood has the backend send n log lines of a mebibyte each.
+func flood(l *testLink, n int) {
+	line := wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"level":"info","data":"%s"}`, strings.Repeat("x", 1<<20)))
+	for range n {
+		l.sink.Message(line, 0)
+	}
+}
+
+func TestSlowConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.step(`up legacy shared {"logging":{}}`)
+		synctest.Wait()
+		slow, quick := initialized(t, w.router), w.attach("Q", Shim{})
+		w.step("Q> ${INIT}")
+		w.step("Q> ${READY}")
+		// The whole outbox full is no reason to close anybody.
+		flood(w.links[0], 31)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if err := slow.Err(); err != nil {
+			t.Fatalf("closed with a full outbox: %v", err)
+		}
+		// More than that for less than 30 s neither.
+		slow.Accepted()
+		flood(w.links[0], 2)
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if err := slow.Err(); err != nil {
+			t.Fatalf("closed too early: %v", err)
+		}
+		// It takes one part of a message: patience begins anew.
+		slow.Accepted()
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if err := slow.Err(); err != nil {
+			t.Fatalf("closed though it reads: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if err := slow.Err(); !errors.Is(err, ErrSlowConsumer) {
+			t.Fatalf("ended with %v", err)
+		}
+		if _, err := slow.Next(t.Context()); !errors.Is(err, ErrSlowConsumer) {
+			t.Errorf("what was queued is still given: %v", err)
+		}
+		if quick.session.Err() != nil || len(quick.got) != 34 {
+			t.Errorf("the other client got %d frames, %v", len(quick.got), quick.session.Err())
+		}
+		if got := len(w.router.Snapshot()); got != 1 {
+			t.Errorf("%d sessions left", got)
+		}
+	})
+}
+
+// TestPausedClient: a client that is stopped for less than the patience and
+// then reads has lost nothing.
+func TestPausedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.step(`up legacy shared {"logging":{}}`)
+		synctest.Wait()
+		s := initialized(t, w.router)
+		flood(w.links[0], 60)
+		time.Sleep(slowAfter - time.Second)
+		for range 60 {
+			if !strings.Contains(next(t, s), "notifications/message") {
+				t.Fatal("another frame came")
+			}
+		}
+		time.Sleep(time.Minute)
+		if err := s.Err(); err != nil {
+			t.Errorf("closed all the same: %v", err)
+		}
+	})
+}
+
+func TestOutboxCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.step(`up legacy shared {"logging":{}}`)
+		synctest.Wait()
+		s := initialized(t, w.router)
+		flood(w.links[0], 130)
+		synctest.Wait()
+		if err := s.Err(); !errors.Is(err, ErrSlowConsumer) {
+			t.Errorf("a client with %d MiB waiting ended with %v", 130, err)
+		}
+	})
+}
+
+func TestMaxMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{MaxMessage: 400})
+		w.vars["BIG"] = strings.Repeat("x", 400)
+		w.run(`
+			attach A
+			A> ${INIT}
+			A< $*
+			A> ${READY}
+			up legacy shared {"tools":{},"prompts":{},"logging":{}}
+			A< $*
+			A< $*
+			A< $*
+			A> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}
+			L1< $*
+			L1> {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"${BIG}"}]}}
+			A< {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the result has 474 bytes, and [proxy] max_message allows 400 — $*"}],"isError":true,$*
+			A> {"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"t"}}
+			L1< $*
+			L1> {"jsonrpc":"2.0","id":2,"result":{"description":"${BIG}"}}
+			A< {"jsonrpc":"2.0","id":2,"error":{"code":-31922,"message":"the result has $* bytes, and [proxy] max_message allows 400",$*
+			A> {"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"t"}}
+			L1< $*
+			L1> {"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"${BIG}"}}
+			A< {"jsonrpc":"2.0","id":3,"error":{"code":-31922,$*
+			L1> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"${BIG}"}}
+			A> {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
+			L1< $*
+			L1> {"jsonrpc":"2.0","id":"q","method":"made/up","params":{"x":"${BIG}"}}
+			L1< {"jsonrpc":"2.0","id":"q","error":{"code":-32603,$*max_message$*
+		`)
+	})
+}
+
+// TestMaxMessageExact: the newline counts, and exactly the limit passes.
+func TestMaxMessageExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		frame := `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"1234"}}`
+		w := newWorld(t, Config{MaxMessage: len(frame) + 1})
+		w.step(`up legacy shared {"tools":{}}`)
+		w.step("attach A")
+		synctest.Wait()
+		// The handshake itself is larger, so a modern client does without.
+		w.run(`
+			A> {"jsonrpc":"2.0","id":1,"method":"made/up","params":{${M}}}
+			L1< $*
+			L1> {"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"1234"}}
+			A< {"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"1234"}}
+			A> {"jsonrpc":"2.0","id":1,"method":"made/up","params":{${M}}}
+			L1< $*
+			L1> {"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"12345"}}
+			A< {"jsonrpc":"2.0","id":1,"error":{"code":-31922,$*
+		`)
+	})
+}
+
+func TestTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		c := w.attach("A", Shim{})
+		long := &wire.TooLongError{Size: 300 << 20, Limit: 200 << 20, Head: []byte(`{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{"x":"`)}
+		if err := c.session.ReceiveTooLong(t.Context(), long); err != nil {
+			t.Fatal(err)
+		}
+		w.run(`A< {"jsonrpc":"2.0","id":"big","error":{"code":-32600,"message":$m}}`)
+		if err := c.session.ReceiveTooLong(t.Context(), &wire.TooLongError{Head: []byte(`{"method":"x`)}); err != nil {
+			t.Fatal(err)
+		}
+		w.run("quiet")
+	})
+}
+
+func TestLimits(t *testing.T) {
+	t.Run("held", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			for _, name := range []string{"A", "B"} {
+				c := w.attach(name, Shim{})
+				for n := range maxHeld / 2 {
+					call := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"made/up","params":{%s}}`, n, modernMeta(""))
+					if err := c.session.Receive(t.Context(), call); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			w.run(`
+				quiet
+				attach C
+				C> {"jsonrpc":"2.0","id":"x","method":"made/up","params":{${M}}}
+				C< {"jsonrpc":"2.0","id":"x","error":{"code":-31920,$*4096$*"reason":"too-many-held"$*
+				A> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}
+				C> {"jsonrpc":"2.0","id":"x","method":"made/up","params":{${M}}}
+				quiet`)
+			for _, name := range []string{"A", "B", "C"} {
+				w.clients[name].session.Close(errors.New("gone"))
+			}
+			synctest.Wait()
+			w.run(`
+				attach D
+				D> {"jsonrpc":"2.0","id":"x","method":"made/up","params":{${M}}}
+				quiet`)
+		})
+	})
+	t.Run("held bytes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			c := w.attach("A", Shim{})
+			call := func(id, size int) {
+				frame := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"made/up","params":{%s,"x":"%s"}}`,
+					id, modernMeta(""), strings.Repeat("x", size))
+				if err := c.session.Receive(t.Context(), frame); err != nil {
+					t.Fatal(err)
+				}
+			}
+			call(1, maxHeldBytes-1000)
+			call(2, 1000)
+			w.run(`
+				A< {"jsonrpc":"2.0","id":2,"error":{"code":-31920,$*
+				A> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			call(3, 1000)
+			w.run("quiet")
+		})
+	})
+	t.Run("open", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.step(`up legacy shared {}`)
+			c := w.attach("A", Shim{})
+			for n := range maxOpen {
+				call := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"made/up","params":{%s}}`, n, modernMeta(""))
+				if err := c.session.Receive(t.Context(), call); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			for _, ok := w.links[0].pop(); ok; _, ok = w.links[0].pop() {
+			}
+			w.run(`
+				A> {"jsonrpc":"2.0","id":"x","method":"ping"}
+				A< {"jsonrpc":"2.0","id":"x","error":{"code":-31921,$*
+				L1> {"jsonrpc":"2.0","id":7,"result":{}}
+				A< $*
+				A> {"jsonrpc":"2.0","id":"x","method":"ping"}
+				A< {"jsonrpc":"2.0","id":"x","result":{}}`)
+			w.clients["A"].session.Close(errors.New("gone"))
+			synctest.Wait()
+		})
+	})
+	t.Run("sessions", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			var first *Session
+			for n := range MaxSessions {
+				s, err := w.router.Attach(Shim{})
+				if err != nil {
+					t.Fatalf("session %d: %v", n, err)
+				}
+				if first == nil {
+					first = s
+				}
+			}
+			if _, err := w.router.Attach(Shim{}); !errors.Is(err, ErrTooManySessions) {
+				t.Errorf("one session too many: %v", err)
+			}
+			first.Close(errors.New("gone"))
+			synctest.Wait()
+			if _, err := w.router.Attach(Shim{}); err != nil {
+				t.Errorf("after one has left: %v", err)
+			}
+		})
+	})
+}
+
+func TestSnapshotAndGreeting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		if s := w.router.Snapshot(); len(s) != 0 {
+			t.Errorf("sessions before the first: %v", s)
+		}
+		if p := w.router.Greeting(); p.Era != era.None {
+			t.Errorf("greeting before the first: %v", p)
+		}
+		w.run(`
+			attach A
+			A> ${INIT}
+			A< $*
+			A> ${READY}
+			attach B
+			B> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"new","version":"2"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{}}},"name":"t"}}
+			attach C`)
+		all := w.router.Snapshot()
+		if len(all) != 3 {
+			t.Fatalf("%d sessions", len(all))
+		}
+		a, b, c := all[0], all[1], all[2]
+		if a.ClientName != "old" || a.Era != "legacy" || a.Version != "2025-11-25" || a.InFlight != 0 || a.LastMethod != "initialize" || a.Shim.PID != 1 {
+			t.Errorf("A is %+v", a)
+		}
+		if b.ClientName != "new" || b.ClientVersion != "2" || b.Era != "modern" || b.Version != "2026-07-28" || b.InFlight != 1 || b.LastMethod != "tools/call" {
+			t.Errorf("B is %+v", b)
+		}
+		if c.ClientName != "" || c.Era != "" || c.LastMethod != "" {
+			t.Errorf("C is %+v", c)
+		}
+		// B's request starts the backend, so it is B's handshake, for all.
+		if p := w.router.Greeting(); p.Era != era.Modern || !bytes.Contains(p.Info, []byte("new")) || !bytes.Contains(p.Capabilities, []byte("sampling")) {
+			t.Errorf("greeting %v %s %s", p.Era, p.Info, p.Capabilities)
+		}
+		w.run(`
+			up legacy own {"tools":{}}
+			A< $*
+			A< $*
+			A< $*
+			L1< $*`)
+		all = w.router.Snapshot()
+		if a, b := all[0], all[1]; a.Link != "" || b.Link != "legacy 2025-11-25" || a.Stale == "" || b.Stale != "" {
+			t.Errorf("A is %+v\nB is %+v", a, b)
+		}
+		w.run(`
+			B gone
+			L1< cancel 1
+			A gone
+			C gone`)
+		if p := w.router.Greeting(); !bytes.Contains(p.Capabilities, []byte("sampling")) {
+			t.Errorf("the last union is forgotten: %s", p.Capabilities)
+		}
+	})
+}
+
+func TestTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var seen []string
+		w := newWorld(t, Config{Traffic: func(m Traffic) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, fmt.Sprintf("%v %d %d %v %s", m.Direction, m.Session, m.Generation, m.Era, m.Frame))
+		}})
+		w.run(`
+			up modern shared {"tools":{}}
+			attach A
+			A> {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{${BARE}}}
+			L1< $*
+			L1> {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}
+			A< $*
+			A> {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{${BARE}}}
+			L1< $*
+			A gone
+			L1< cancel 2`)
+		call := `"method":"tools/call","params":{` + modernMeta("") + `}}`
+		want := []string{
+			`from client 1 0 none {"jsonrpc":"2.0","id":9,` + call,
+			`to backend 1 1 modern {"jsonrpc":"2.0","id":1,` + call,
+			`from backend 1 1 modern {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`,
+			`to client 1 0 modern {"jsonrpc":"2.0","id":9,"result":{"resultType":"complete"}}`,
+			`from client 1 0 modern {"jsonrpc":"2.0","id":9,` + call,
+			`to backend 1 1 modern {"jsonrpc":"2.0","id":2,` + call,
+			`to backend 1 1 modern {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if got := strings.Join(seen, "\n"); got != strings.Join(want, "\n") {
+			t.Errorf("saw\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+		}
+	})
+}
+
+// TestEndOfRun: whatever is going on, the end of Run ends everything, with the
+// cause it was given, and nothing is left behind.
+func TestEndOfRun(t *testing.T) {
+	for _, cause := range []error{ErrShutdown, ErrRestart} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.run(`
+				open fails not now
+				up legacy own {"tools":{}}
+				attach A
+				A> {"jsonrpc":"2.0","id":1,"method":"made/up","params":{${M}}}
+				A> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{${M},"name":"dev_slow"}}
+				quiet`)
+			w.stop(cause)
+			if err := w.clients["A"].err; !errors.Is(err, cause) {
+				t.Errorf("the session ended with %v", err)
+			}
+			if got := len(w.clients["A"].got); got != 2 {
+				t.Errorf("%d responses to 2 requests", got)
+			}
+			if _, err := w.router.Attach(Shim{}); !errors.Is(err, cause) {
+				t.Errorf("attaching later: %v", err)
+			}
+			if err := w.clients["A"].session.Receive(t.Context(), nil); !errors.Is(err, cause) {
+				t.Errorf("receiving later: %v", err)
+			}
+			w.router.Up(&testGeneration{w: w})
+			w.clients["A"].session.EndOfInput()
+			w.clients["A"].session.Close(errors.New("gone"))
+			if got := w.router.Snapshot(); len(got) != 0 {
+				t.Errorf("sessions left: %v", got)
+			}
+		})
+	}
+}
+
+func TestMailboxBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMailbox()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			m.postMessage(messageEvent{}, mailboxLimit, nil)
+			m.postMessage(messageEvent{}, 1, nil)
+		}()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("the reader of the backend was not made to wait")
+		default:
+		}
+		if got := len(m.take()); got != 2 {
+			t.Errorf("%d events", got)
+		}
+		synctest.Wait()
+		<-done
+		// A link that is given up does not wait for the loop.
+		abandoned := make(chan struct{})
+		close(abandoned)
+		m.postMessage(messageEvent{}, 2*mailboxLimit, abandoned)
+		m.close()
+		if m.post(messageEvent{}) {
+			t.Error("posted into a closed mailbox")
+		}
+		m.postMessage(messageEvent{}, 2*mailboxLimit, nil)
+	})
+}
+
+// TestFrontOffer: a project may offer one era only.
+func TestFrontOffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newWorld(t, Config{Offer: era.LegacyOnly, Logger: slog.New(slog.DiscardHandler)}).run(`
+			attach A
+			A> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{${M}}}
+			A< {"jsonrpc":"2.0","id":1,"error":{"code":-32601,$*
+			A> ${INIT}
+			A< {"jsonrpc":"2.0","id":0,"result":$*`)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		newWorld(t, Config{Offer: era.ModernOnly}).run(`
+			attach A
+			A> ${INIT}
+			A< {"jsonrpc":"2.0","id":0,"error":{"code":-32022,$*
+			A> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{${M}}}
+			A< {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],$*`)
+	})
+}
