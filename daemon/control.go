@@ -1,0 +1,164 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
+	"github.com/debugmcp/devproxy/daemon/backend"
+	"github.com/debugmcp/devproxy/daemon/logs"
+)
+
+// statusInterval is how often a watched status is compared with the last one
+// sent. Changes of the backend are sent at once; this is for what has no event
+// of its own, such as the number of a client's open requests.
+const statusInterval = 500 * time.Millisecond
+
+// controlService is a person's handle. It only translates.
+type controlService struct {
+	devproxyv1.UnimplementedControlServiceServer
+
+	*controller
+
+	// stop asks the daemon to end; it returns at once.
+	stop func()
+	// quit is closed when the daemon ends, for calls that would last.
+	quit <-chan struct{}
+}
+
+// GetStatus implements the service.
+func (c *controlService) GetStatus(_ context.Context, request *devproxyv1.GetStatusRequest) (*devproxyv1.GetStatusResponse, error) {
+	return &devproxyv1.GetStatusResponse{Status: c.look(request.GetShowSecrets()).toProto()}, nil
+}
+
+// ListSessions implements the service.
+func (c *controlService) ListSessions(context.Context, *devproxyv1.ListSessionsRequest) (*devproxyv1.ListSessionsResponse, error) {
+	return &devproxyv1.ListSessionsResponse{Sessions: sessionsToProto(c.look(false).sessions)}, nil
+}
+
+// WatchStatus implements the service.
+func (c *controlService) WatchStatus(request *devproxyv1.WatchStatusRequest, stream grpc.ServerStreamingServer[devproxyv1.WatchStatusResponse]) error {
+	ticker := time.NewTicker(statusInterval)
+	defer ticker.Stop()
+	var last *devproxyv1.Status
+	for {
+		_, changed := c.supervisor.Subscribe()
+		status := c.look(request.GetShowSecrets()).toProto()
+		if !proto.Equal(status, last) {
+			if err := stream.Send(&devproxyv1.WatchStatusResponse{Status: status}); err != nil {
+				return err
+			}
+			last = status
+		}
+		select {
+		case <-changed:
+		case <-ticker.C:
+		case <-c.quit:
+			return nil
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
+}
+
+// Start implements the service.
+func (c *controlService) Start(_ *devproxyv1.StartRequest, stream grpc.ServerStreamingServer[devproxyv1.StartResponse]) error {
+	steps := c.newSteps(func(s *devproxyv1.Step) error { return stream.Send(&devproxyv1.StartResponse{Step: s}) })
+	return steps.end(c.supervisor.Start(stream.Context(), steps.take))
+}
+
+// Stop implements the service.
+func (c *controlService) Stop(_ *devproxyv1.StopRequest, stream grpc.ServerStreamingServer[devproxyv1.StopResponse]) error {
+	steps := c.newSteps(func(s *devproxyv1.Step) error { return stream.Send(&devproxyv1.StopResponse{Step: s}) })
+	return steps.end(c.supervisor.Stop(stream.Context(), steps.take))
+}
+
+// Restart implements the service.
+func (c *controlService) Restart(request *devproxyv1.RestartRequest, stream grpc.ServerStreamingServer[devproxyv1.RestartResponse]) error {
+	steps := c.newSteps(func(s *devproxyv1.Step) error { return stream.Send(&devproxyv1.RestartResponse{Step: s}) })
+	var overrides map[string]string
+	if change := request.GetEnvironment(); change != nil {
+		overrides = change.GetOverrides()
+		if overrides == nil {
+			overrides = map[string]string{}
+		}
+	}
+	return steps.end(c.restart(stream.Context(), request.GetRebuild(), overrides, steps.take))
+}
+
+// steps sends what happens to a caller. A caller who has gone is noticed through
+// the stream's context, not here.
+type steps struct {
+	send func(*devproxyv1.Step) error
+	look func(show bool) view
+	mask masking
+}
+
+func (c *controlService) newSteps(send func(*devproxyv1.Step) error) *steps {
+	return &steps{send: send, look: c.look, mask: masking{masker: c.launcher.mask()}}
+}
+
+func (s *steps) take(step backend.Step) {
+	switch {
+	case step.Status != nil:
+		moment := s.look(false)
+		moment.backend = *step.Status
+		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_Backend{Backend: moment.backendToProto()}})
+	case step.Output != nil:
+		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_BuildOutput{BuildOutput: s.mask.text(*step.Output)}})
+	case step.Build != nil:
+		moment := s.look(false)
+		moment.backend.LastBuild = step.Build
+		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_Build{Build: moment.buildToProto()}})
+	}
+}
+
+func (s *steps) end(err error) error {
+	outcome := &devproxyv1.Outcome{Ok: err == nil}
+	if err != nil {
+		outcome.Message = s.mask.text(err.Error())
+	}
+	return s.send(&devproxyv1.Step{Event: &devproxyv1.Step_Outcome{Outcome: outcome}})
+}
+
+// StreamLogs implements the service.
+func (c *controlService) StreamLogs(request *devproxyv1.StreamLogsRequest, stream grpc.ServerStreamingServer[devproxyv1.StreamLogsResponse]) error {
+	filter := logs.Filter{Sources: fromSources(request.GetSources())}
+	send := func(e logs.Entry) error {
+		mask := masking{masker: c.launcher.mask(), show: request.GetShowSecrets()}
+		return stream.Send(&devproxyv1.StreamLogsResponse{Entry: toEntry(e, mask)})
+	}
+	if !request.GetFollow() {
+		for _, e := range c.buffer.Tail(int(request.GetTail()), filter) {
+			if err := send(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	go func() {
+		// Ends with the call: its context is cancelled by the line above at the latest.
+		select {
+		case <-c.quit:
+			cancel(errQuit)
+		case <-ctx.Done():
+		}
+	}()
+	err := c.buffer.Follow(ctx, int(request.GetTail()), filter, send)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Shutdown implements the service.
+func (c *controlService) Shutdown(context.Context, *devproxyv1.ShutdownRequest) (*devproxyv1.ShutdownResponse, error) {
+	c.stop()
+	return &devproxyv1.ShutdownResponse{Pid: int64(os.Getpid())}, nil
+}

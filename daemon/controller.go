@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/debugmcp/devproxy/daemon/backend"
+	"github.com/debugmcp/devproxy/daemon/devtools"
+	"github.com/debugmcp/devproxy/daemon/logs"
+)
+
+// controller does what people ask for through devproxyctl and models through
+// the dev tools, in the same way for both.
+type controller struct {
+	supervisor *backend.Supervisor
+	launcher   *launcher
+	buffer     *logs.Buffer
+	look       func(show bool) view
+}
+
+// restart starts a new generation of the backend, after a build if asked. A
+// nil set of overrides keeps the one there is.
+func (c *controller) restart(ctx context.Context, rebuild bool, overrides map[string]string, step func(backend.Step)) error {
+	if err := c.launcher.check(); err != nil {
+		return fmt.Errorf("nothing was restarted: %w", err)
+	}
+	options := backend.RestartOptions{Rebuild: rebuild}
+	if overrides != nil {
+		options.Before = func() error { return c.launcher.setOverrides(overrides) }
+	}
+	return c.supervisor.Restart(ctx, options, step)
+}
+
+// toolController is the controller as the dev tools see it.
+type toolController struct{ *controller }
+
+// Status implements devtools.Controller.
+func (c toolController) Status() devtools.Status { return c.look(false).toDevtools() }
+
+// Restart implements devtools.Controller.
+func (c toolController) Restart(ctx context.Context, request devtools.RestartRequest, progress func(string)) error {
+	mask := masking{masker: c.launcher.mask()}
+	err := c.restart(ctx, request.Rebuild, request.Overrides, func(step backend.Step) {
+		switch {
+		case step.Status != nil:
+			progress(step.Status.State.String())
+		case step.Output != nil:
+			progress(mask.text(*step.Output))
+		case step.Build != nil && step.Build.OK:
+			progress("built")
+		}
+	})
+	if err != nil {
+		return errors.New(mask.text(err.Error())) // only the text goes on, without its secrets
+	}
+	return nil
+}
+
+// Logs implements devtools.Controller.
+func (c toolController) Logs(n int, source string) []string {
+	var filter logs.Filter
+	if source != "" {
+		filter.Sources = []logs.Source{logs.Source(source)}
+	}
+	mask := masking{masker: c.launcher.mask()}
+	entries := c.buffer.Tail(n, filter)
+	lines := make([]string, len(entries))
+	for i, e := range entries {
+		lines[i] = fmt.Sprintf("%s %s %s", e.Time.Format("15:04:05.000"), label(e), mask.text(e.Text))
+	}
+	return lines
+}
+
+// label says where a line comes from.
+func label(e logs.Entry) string {
+	if e.Source == logs.Backend {
+		return fmt.Sprintf("[backend#%d %s]", e.Generation, e.Stream)
+	}
+	return fmt.Sprintf("[%s]", e.Source)
+}
