@@ -608,7 +608,7 @@ func TestLossOnStdio(t *testing.T) {
 		p.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
 		p.answer(m, `{"last":"words"}`)
 		p.read()
-		p.lines.ReadByte()                             // the third is on its way
+		p.lines.ReadByte()                               // the third is on its way
 		fmt.Fprint(p.out, `{"jsonrpc":"2.0","id":2,"re`) // torn
 	})
 	sink := newRecorder()
