@@ -33,6 +33,10 @@
 // pidfd right before each signal, and an orphan of an earlier daemon needs boot id, pid and
 // start time to agree.
 //
+// There is no parent-death signal: Linux sends it when the starting thread ends, which in Go is
+// at random (golang/go#27505), and it reaches no grandchildren. A command learns of the daemon's
+// death from the end of its stdin, and the next daemon ends what does not.
+//
 // # Concurrency
 //
 // All methods of [Process] may be called from any goroutine. Each process has one goroutine,

@@ -1,7 +1,8 @@
 package process
 
 // Identity tells a process from every other one that had or will have its pid. It is meant to be
-// kept on disk, so that a later daemon can find what an earlier one left ([EndOrphan]).
+// kept on disk, so that a later daemon can find what an earlier one left ([EndOrphan]). The parent
+// is no part of it: an orphan's may be pid 1, a subreaper or a service manager.
 type Identity struct {
 	// BootID changes with every boot, for start times that count from it.
 	BootID string `json:"boot_id"`
