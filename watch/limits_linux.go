@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -23,8 +24,11 @@ func adviceFor(err error) string {
 
 func sysctl(name string, enough int) string {
 	now := ""
-	if value, err := os.ReadFile("/proc/sys/fs/inotify/" + name); err == nil {
-		now = " (now " + strings.TrimSpace(string(value)) + ")"
+	if text, err := os.ReadFile("/proc/sys/fs/inotify/" + name); err == nil {
+		now = " (now " + strings.TrimSpace(string(text)) + ")"
+		if value, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			enough = max(enough, 2*value)
+		}
 	}
 	return fmt.Sprintf("; raise fs.inotify.%s%s with: sudo sysctl fs.inotify.%s=%d", name, now, name, enough)
 }
