@@ -190,11 +190,7 @@ func TestWholeGroupEnds(t *testing.T) {
 	c := p.client(t, "go")
 	c.connect(t)
 	c.wantText(t, "hi", "echo", object{"text": "hi"})
-	sleepers := func() []process {
-		return processes(t, func(candidate process) bool {
-			return p.ours(candidate) && strings.HasPrefix(candidate.command, "sleep 1000")
-		})
-	}
+	sleepers := func() []process { return p.liveNamed(t, "sleep 1000") }
 	if n := len(sleepers()); n != 1 {
 		t.Fatalf("there are %d grandchildren, want 1", n)
 	}

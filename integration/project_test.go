@@ -362,22 +362,39 @@ func (p *project) awaitState(t testing.TB, state string) status {
 // stateDir returns where the daemon keeps its files.
 func (p *project) stateDir() string { return filepath.Join(p.home, ".local", "state", "devproxy") }
 
-// ours says whether a process belongs to this project: every process of a test
-// has the project's home in its environment, from the daemon to the last
-// grandchild of a backend.
-func (p *project) ours(candidate process) bool {
-	if candidate.pid == os.Getpid() {
-		return false
+// live returns the processes that belong to this project: every process of a
+// test has the project's home in its environment, from the daemon to the last
+// grandchild of a backend, and what a daemon starts has the project's hash.
+func (p *project) live(t testing.TB) []process {
+	t.Helper()
+	states, err := filepath.Glob(p.stateDir() + "/*")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return slices.Contains(candidate.environ, "HOME="+p.home) || strings.Contains(candidate.command, p.base)
+	return processes(t, func(candidate process) bool {
+		if candidate.pid == os.Getpid() {
+			return false
+		}
+		if strings.Contains(candidate.command, p.base) || slices.Contains(candidate.environ, "HOME="+p.home) {
+			return true
+		}
+		return slices.ContainsFunc(states, func(state string) bool {
+			marker := "DEVPROXY_BACKEND=" + filepath.Base(state)
+			return slices.ContainsFunc(candidate.environ, func(pair string) bool { return strings.HasPrefix(pair, marker) })
+		})
+	})
+}
+
+// liveNamed returns those of them whose command line begins with command.
+func (p *project) liveNamed(t testing.TB, command string) []process {
+	t.Helper()
+	return slices.DeleteFunc(p.live(t), func(live process) bool { return !strings.HasPrefix(live.command, command) })
 }
 
 // daemons returns the project's daemon processes.
 func (p *project) daemons(t testing.TB) []process {
 	t.Helper()
-	return processes(t, func(candidate process) bool {
-		return p.ours(candidate) && strings.HasPrefix(candidate.command, filepath.Join(binDir, "devproxyd"))
-	})
+	return p.liveNamed(t, filepath.Join(binDir, "devproxyd"))
 }
 
 // end stops the daemon and fails the test for what is left.
@@ -402,7 +419,7 @@ func (p *project) end(t testing.TB) {
 func (p *project) explain(t testing.TB) {
 	t.Helper()
 	t.Logf("devproxyctl status: %v", p.run(t, "devproxyctl", "status"))
-	for _, live := range processes(t, p.ours) {
+	for _, live := range p.live(t) {
 		t.Logf("process %d: %s", live.pid, live.command)
 	}
 	for path, content := range p.stateFiles(t) {
@@ -417,10 +434,10 @@ func (p *project) checkProcesses(t testing.TB) {
 	t.Helper()
 	// A shim may take a moment to see that its client has gone.
 	deadline := time.Now().Add(2 * time.Second)
-	left := processes(t, p.ours)
+	left := p.live(t)
 	for len(left) > 0 && time.Now().Before(deadline) {
 		time.Sleep(20 * time.Millisecond)
-		left = processes(t, p.ours)
+		left = p.live(t)
 	}
 	for _, live := range left {
 		t.Errorf("process %d is left: %s", live.pid, live.command)
