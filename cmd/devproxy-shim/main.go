@@ -1,0 +1,102 @@
+// Devproxy-shim is what an MCP client spawns: it connects the client's stdin and
+// stdout to the devproxy daemon of a project, and starts that daemon if none
+// runs.
+//
+// Usage:
+//
+//	devproxy-shim [--project DIR] [--socket PATH] [--no-autostart]
+//
+// The project is the folder that holds devproxy.toml: DIR, or the nearest one
+// from the working directory upwards. The exit code is 0 when the client has
+// closed stdin or stdout or ended the shim by a signal, 1 when the client was
+// given up because it does not read, 2 for a wrong command line.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/debugmcp/devproxy/shim"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitGivenUp = 1
+	exitUsage   = 2
+)
+
+func main() {
+	lean()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	// Asked for, so that a write to a client that is gone is an error to Run and
+	// not the end of the process by SIGPIPE. Ignoring the signal would do too, but
+	// the daemon and the backend would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// lean keeps the process small: hosts spawn a shim per client, probe and agent,
+// by the hundred at times, and each lives for hours with next to no work. Its
+// live heap is a few hundred kilobytes, of which the default of the garbage
+// collector would make 4 MiB before it looks. Two threads' worth of processors
+// are enough for two pumps, and each one less is a cache of the allocator less.
+func lean() {
+	const (
+		// heapGrowth makes the first collection come at 1 MiB.
+		heapGrowth = 25
+		// softLimit is where the collector gives memory back with force, after a
+		// message of many megabytes.
+		softLimit = 48 << 20
+		// processors is how many goroutines run at once.
+		processors = 2
+	)
+	debug.SetGCPercent(heapGrowth)
+	debug.SetMemoryLimit(softLimit)
+	runtime.GOMAXPROCS(min(processors, runtime.NumCPU()))
+}
+
+// run is the program without its process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("devproxy-shim", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	dir := flags.String("project", "", "the project's folder `DIR` (default: the nearest one with a devproxy.toml, from here upwards)")
+	socket := flags.String("socket", os.Getenv("DEVPROXY_SOCKET"), "`PATH` of the daemon's socket (default: $DEVPROXY_SOCKET, else the project's own)")
+	noStart := flags.Bool("no-autostart", false, "do not start a daemon if none runs")
+	showVersion := flags.Bool("version", false, "print the version and exit")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	case flags.NArg() > 0:
+		_, _ = fmt.Fprintf(stderr, "devproxy-shim: unexpected argument %q\n", flags.Arg(0))
+		return exitUsage
+	case *showVersion:
+		_, _ = fmt.Fprintln(stdout, "devproxy-shim "+buildVersion())
+		return exitOK
+	}
+	err := shim.Run(ctx, shim.Config{
+		Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		ProjectDir:  *dir,
+		Socket:      *socket,
+		NoAutostart: *noStart,
+		Version:     buildVersion(),
+		Environ:     os.Environ(),
+	})
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "devproxy-shim:", err)
+		return exitGivenUp
+	}
+	return exitOK
+}

@@ -1,0 +1,193 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/debugmcp/devproxy/api/client"
+	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
+)
+
+// maxMessage bounds a message from the daemon. The daemon has its own limit
+// towards clients, 10 MiB by default, which a project may lift; this one is
+// only there so that a broken stream does not eat the machine.
+const maxMessage = 512 << 20
+
+// errMessageTooLong says that the daemon sent more than maxMessage.
+var errMessageTooLong = fmt.Errorf("the daemon sent a message of more than %d MiB", maxMessage>>20)
+
+// errLeft is why a link ends that the loop gives up.
+var errLeft = errors.New("the shim has left the daemon")
+
+// Daemon is a connection to one, as *client.Client is.
+type Daemon interface {
+	// Attach is the service that carries the client's traffic.
+	Attach() devproxyv1.AttachServiceClient
+	// Lost is closed as soon as the connection broke.
+	Lost() <-chan struct{}
+	// Close ends the connection.
+	Close() error
+}
+
+type attachStream = grpc.BidiStreamingClient[devproxyv1.AttachRequest, devproxyv1.AttachResponse]
+
+// link is one attachment to a daemon. The loop owns it; its two pumps end when
+// the stream does.
+type link struct {
+	daemon Daemon
+	stream attachStream
+	cancel context.CancelCauseFunc
+
+	outgoing chan []byte   // frames for the daemon; closed at the end of input
+	incoming chan received // what came, in order; the last one is an end
+}
+
+// received is one thing that came from the daemon: the one that is set.
+type received struct {
+	welcome *devproxyv1.Welcome
+	frame   []byte
+	closing *devproxyv1.Closing
+	end     error
+}
+
+// attach opens the stream and says hello. What follows needs no answer first.
+func attach(ctx context.Context, daemon Daemon, hello *devproxyv1.Hello) (*link, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stream, err := daemon.Attach().Attach(ctx)
+	if err == nil {
+		err = stream.Send(&devproxyv1.AttachRequest{Payload: &devproxyv1.AttachRequest_Hello{Hello: hello}})
+		if errors.Is(err, io.EOF) {
+			_, err = stream.Recv() // the reason
+		}
+	}
+	if err != nil {
+		cancel(errLeft)
+		return nil, errors.Join(fmt.Errorf("attaching: %w", err), daemon.Close())
+	}
+	return &link{
+		daemon: daemon, stream: stream, cancel: cancel,
+		outgoing: make(chan []byte), incoming: make(chan received),
+	}, nil
+}
+
+// run starts the pumps in pumps.
+func (l *link) run(pumps *sync.WaitGroup) {
+	pumps.Go(l.send)
+	pumps.Go(l.receive)
+}
+
+// leave ends the stream and the connection; the pumps follow.
+func (l *link) leave() {
+	l.cancel(errLeft)
+	// The connection is of no use any more, whatever Close has to say.
+	_ = l.daemon.Close()
+}
+
+// send cuts frames into chunks until the input ends or the stream does; why it
+// does is for receive to tell.
+func (l *link) send() {
+	done := l.stream.Context().Done()
+	for {
+		select {
+		case <-done:
+			return
+		case frame, more := <-l.outgoing:
+			if !more {
+				_ = l.stream.CloseSend()
+				return
+			}
+			if !l.sendChunks(frame) {
+				return
+			}
+		}
+	}
+}
+
+func (l *link) sendChunks(frame []byte) bool {
+	for {
+		piece := frame[:min(len(frame), client.ChunkSize)]
+		frame = frame[len(piece):]
+		chunk := &devproxyv1.Chunk{Data: piece, Last: len(frame) == 0}
+		err := l.stream.Send(&devproxyv1.AttachRequest{Payload: &devproxyv1.AttachRequest_Chunk{Chunk: chunk}})
+		if err != nil {
+			return false
+		}
+		if len(frame) == 0 {
+			return true
+		}
+	}
+}
+
+// receive puts chunks together until the stream ends.
+func (l *link) receive() {
+	var message []byte
+	for {
+		event, complete := l.next(&message)
+		if !complete {
+			continue
+		}
+		select {
+		case l.incoming <- event:
+		case <-l.stream.Context().Done():
+			return
+		}
+		if event.end != nil {
+			return
+		}
+	}
+}
+
+// next receives one message of the stream; message collects the chunks so far.
+// complete is false if it was a chunk and not the last one.
+func (l *link) next(message *[]byte) (event received, complete bool) {
+	response, err := l.stream.Recv()
+	if err != nil {
+		return received{end: err}, true
+	}
+	switch payload := response.GetPayload().(type) {
+	case *devproxyv1.AttachResponse_Welcome:
+		return received{welcome: payload.Welcome}, true
+	case *devproxyv1.AttachResponse_Closing:
+		return received{closing: payload.Closing}, true
+	case *devproxyv1.AttachResponse_Chunk:
+		return collect(message, payload.Chunk)
+	}
+	return received{}, false // of a newer daemon
+}
+
+func collect(message *[]byte, chunk *devproxyv1.Chunk) (event received, complete bool) {
+	if len(*message)+len(chunk.GetData()) > maxMessage {
+		return received{end: errMessageTooLong}, true
+	}
+	if *message == nil {
+		*message = chunk.GetData() // ours: gRPC has copied it
+	} else {
+		*message = append(*message, chunk.GetData()...)
+	}
+	if !chunk.GetLast() {
+		return received{}, false
+	}
+	event.frame, *message = *message, nil
+	return event, len(event.frame) > 0
+}
+
+// refusal returns what a daemon that ended the stream with err before its
+// welcome had against this client, nil if it did not refuse but was lost.
+func refusal(err error) error {
+	said := status.Convert(err)
+	switch said.Code() { //nolint:exhaustive // every other code is a loss
+	case codes.Unimplemented:
+		return fmt.Errorf("%w: devproxyd does not offer the attach service; update it", client.ErrIncompatible)
+	case codes.FailedPrecondition, codes.InvalidArgument, codes.PermissionDenied,
+		codes.Unauthenticated, codes.ResourceExhausted:
+		return &refusedError{message: said.Message()}
+	}
+	return nil
+}
