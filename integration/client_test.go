@@ -41,19 +41,19 @@ func (e *callError) Error() string {
 
 // event is something a client heard unasked.
 type event struct {
-	Event  string
-	ID     int
-	Method string
-	Params json.RawMessage
+	Event  string          `json:"event"`
+	ID     int             `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
 	// Of a changed list that the SDK read again by itself.
-	Kind  string
-	Names []string
-	Error string
+	Kind  string   `json:"kind,omitempty"`
+	Names []string `json:"names,omitempty"`
+	Error string   `json:"error,omitempty"`
 	// Of the end of a listen.
-	Listen int
-	How    string
+	Listen int    `json:"listen,omitempty"`
+	How    string `json:"how,omitempty"`
 	// Of an error without an operation.
-	Message string
+	Message string `json:"message,omitempty"`
 }
 
 func (e event) String() string {

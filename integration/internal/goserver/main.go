@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -109,11 +110,20 @@ func countStart(path string) error {
 	return errors.Join(err, file.Close())
 }
 
-// alive says whether a process exists; good enough for the systems that the
-// black-box tests run on.
+// alive says whether a process exists that has not ended; good enough for the
+// systems that the black-box tests run on.
 func alive(pid int) bool {
 	process, err := os.FindProcess(pid)
-	return err == nil && process.Signal(syscall.Signal(0)) == nil
+	if err != nil || process.Signal(syscall.Signal(0)) != nil {
+		return false
+	}
+	// A zombie that its parent forgot, as some containers' init does, has
+	// ended. Where there is no /proc the signal alone has to tell.
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return runtime.GOOS != "linux"
+	}
+	return !strings.Contains(string(stat), ") Z ")
 }
 
 func serveHTTP(server *mcp.Server, port string, stateless bool) error {

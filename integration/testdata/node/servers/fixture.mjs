@@ -51,9 +51,15 @@ export function countStart() {
 function alive(pid) {
   try {
     process.kill(pid, 0);
-    return true;
   } catch {
     return false;
+  }
+  try {
+    // A zombie that its parent forgot, as some containers' init does, has
+    // ended. Where there is no /proc the signal alone has to tell.
+    return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ');
+  } catch {
+    return process.platform !== 'linux';
   }
 }
 
