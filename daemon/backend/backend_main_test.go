@@ -95,7 +95,7 @@ func httpBackend(tricks []string) {
 	begin(tricks)
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		if !slices.Contains(tricks, "deaf") {
+		if !slices.Contains(tricks, "deaf") && !slices.Contains(tricks, "no-stdin") {
 			os.Exit(0)
 		}
 	}()
@@ -212,6 +212,7 @@ func selfAs(role string, tricks ...string) Launch {
 		Env: []string{
 			"PATH=" + os.Getenv("PATH"), roleVariable + "=" + role,
 			tricksVariable + "=" + strings.Join(tricks, " "),
+			"GORACE=atexit_sleep_ms=0", // else the race detector makes an exit last a second
 		},
 		Transport: Transport(role), Endpoint: "/mcp",
 		StartTimeout: 20 * time.Second, StopTimeout: 5 * time.Second, RestartOnCrash: true,

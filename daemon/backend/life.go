@@ -437,7 +437,7 @@ func (l *processLife) end(ctx context.Context) error {
 			l.output.Go(func() { _, _ = io.Copy(io.Discard, l.proc.Stdout()) })
 		})
 	}
-	if err := l.proc.Terminate(ctx, l.plan.launch.StopTimeout); err != nil {
+	if err := l.terminate(ctx); err != nil {
 		return fail(Survivors, fmt.Sprintf("processes of the backend cannot be ended: %v", err))
 	}
 	l.output.Wait()
@@ -453,4 +453,36 @@ func (l *processLife) end(ctx context.Context) error {
 		l.runner.log.Warn("the backend is gone, but not its record", slog.Any("error", err))
 	}
 	return nil
+}
+
+// httpPatience is how long an http or sse backend gets to end because its stdin
+// did, before it gets SIGTERM as well. Few such servers look at their stdin, and
+// a person who rebuilds waits for this; it still lets one that does look end by
+// itself.
+const httpPatience = 250 * time.Millisecond
+
+// terminate goes down the stop ladder. For a stdio backend the end of its stdin
+// is the order to end, so it gets the whole rung for that.
+func (l *processLife) terminate(ctx context.Context) error {
+	rung := l.plan.launch.StopTimeout
+	if l.plan.launch.Transport == Stdio || rung <= httpPatience {
+		return l.proc.Terminate(ctx, rung)
+	}
+	ended := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		timer := time.NewTimer(httpPatience)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			if err := l.proc.Interrupt(); err != nil {
+				l.runner.log.Debug("the backend cannot be asked to end", slog.Any("error", err))
+			}
+		case <-ended:
+		}
+	})
+	err := l.proc.Terminate(ctx, rung)
+	close(ended)
+	asking.Wait()
+	return err
 }

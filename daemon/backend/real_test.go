@@ -456,6 +456,22 @@ func TestABackendThatIgnoresEverySign(t *testing.T) {
 	}
 }
 
+// Most http servers do not look at their stdin. A stop must not wait a whole
+// rung for that.
+func TestAnHTTPBackendThatIgnoresItsStdinGetsSIGTERMSoon(t *testing.T) {
+	t.Parallel()
+	l := selfAs("http", "no-stdin")
+	l.StopTimeout = time.Hour
+	h := newHouse(t, l)
+	h.mustStart()
+	if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := h.Status().LastExit; e.Status != "ended by SIGTERM" {
+		t.Errorf("last exit = %+v", e)
+	}
+}
+
 // A wrapper that dies leaves the server behind, with the port.
 func TestAWrapperThatDies(t *testing.T) {
 	t.Parallel()
