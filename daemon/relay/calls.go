@@ -32,6 +32,7 @@ type call struct {
 	client *client
 	id     wire.ID
 	req    era.Request
+	params paramsOf
 	front  era.Front
 	batch  *batch
 	size   int
@@ -66,8 +67,37 @@ type leg struct {
 	lostWhy  error
 }
 
+// paramsOf is what the router itself reads of the params of a call that may be
+// answered with input_required, in one pass over them.
+type paramsOf struct {
+	name, arguments []byte
+	state           string // the requestState of a retry
+	responses, task bool   // whether it has inputResponses, a task
+}
+
+func readParams(req era.Request) paramsOf {
+	if !takesInput(req.Method) {
+		return paramsOf{}
+	}
+	o, err := wire.ParseObject(req.Params)
+	if err != nil {
+		return paramsOf{}
+	}
+	p := paramsOf{
+		name: o.Get("name"), arguments: o.Get("arguments"),
+		responses: o.Has("inputResponses"), task: o.Has("task"),
+	}
+	p.state, _ = wire.String(o.Get("requestState"))
+	return p
+}
+
+// takesInput tells the methods that may be answered with input_required.
+func takesInput(method string) bool {
+	return method == methodToolsCall || method == methodPromptsGet || method == methodRead
+}
+
 func (r *Router) newCall(c *client, id wire.ID, req era.Request, size int, b *batch) *call {
-	call := &call{client: c, id: id, req: req, front: r.front(req.Source), batch: b, size: size}
+	call := &call{client: c, id: id, req: req, params: readParams(req), front: r.front(req.Source), batch: b, size: size}
 	c.calls[id] = call
 	c.openBytes += size
 	if b != nil {
@@ -84,8 +114,7 @@ func (call *call) safe() bool {
 	case methodPing, methodToolsList, methodPromptsList, methodResources, methodTemplates:
 		return true
 	case methodRead:
-		params, err := wire.ParseObject(call.req.Params)
-		return err == nil && !params.Has("inputResponses")
+		return !call.params.responses
 	}
 	return false
 }
@@ -218,10 +247,9 @@ func (r *Router) transmit(call *call, l *link) {
 		r.succeed(call, result)
 		return
 	}
-	if state := era.RequestState(call.req.Params); state != "" && call.req.Source == era.Modern &&
-		l.facts.Era == era.Legacy && takesInput(call.req.Method) {
+	if call.params.state != "" && call.req.Source == era.Modern && l.facts.Era == era.Legacy {
 		// Of a modern backend that was there before.
-		r.fail(call, r.badState(state))
+		r.fail(call, r.badState(call.params.state))
 		return
 	}
 	lg := r.newLeg(call, l)

@@ -189,6 +189,9 @@ func (r *Router) frame(c *client, frame []byte, b *batch) {
 		r.malformed(c, frame, err, b)
 		return
 	}
+	if m.Method != "" {
+		c.session.view.last.Store(&lastView{method: m.Method, at: time.Now()})
+	}
 	switch m.Kind {
 	case wire.Request:
 		r.request(c, m, len(frame), b)
@@ -276,7 +279,6 @@ func (r *Router) settleBatch(c *client, b *batch) {
 func (c *client) taken(id wire.ID) bool { return c.calls[id] != nil || c.listens[id] != nil }
 
 func (r *Router) request(c *client, m wire.Message, size int, b *batch) {
-	c.session.view.last.Store(&lastView{method: m.Method, at: time.Now()})
 	if c.taken(m.ID) {
 		r.reply(c, b, wire.NewFailure(m.ID, &wire.Error{
 			Code: wire.CodeInvalidRequest, Message: "a request with this id is already in flight"}))

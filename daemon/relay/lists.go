@@ -120,15 +120,11 @@ func (r *Router) emptyList(call *call, l *link) ([]byte, bool) {
 
 // callDevTool runs a dev tool if the call is for one.
 func (r *Router) callDevTool(call *call) bool {
-	params, err := wire.ParseObject(call.req.Params)
-	if err != nil {
-		return false
-	}
-	name, ok := wire.String(params.Get("name"))
+	name, ok := wire.String(call.params.name)
 	if !ok || !r.tools.has(name) {
 		return false
 	}
-	arguments := params.Get("arguments")
+	arguments := call.params.arguments
 	call.stop = r.spawn(func(ctx context.Context) {
 		steps := 0
 		answer := r.config.Tools.Call(ctx, name, arguments, func(message string) {

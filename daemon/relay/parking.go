@@ -1,113 +1,213 @@
 package relay
 
 import (
-	"strconv"
+	"crypto/rand"
+	"encoding/base64"
+	"strings"
 
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/wire"
 )
 
-// maxQuestions bounds what one backend call may have asked and not got answered.
-const maxQuestions = 64
-
-// question is a request of a legacy backend that a modern client gets to see as
-// an entry of inputRequests.
-type question struct {
-	key    string
-	server wire.ID // the backend's id
-	input  era.Input
+// parked is a call of a modern client on a legacy backend that has asked for
+// something. See dialogue.
+type parked struct {
+	client   *client
+	link     *link
+	leg      *leg
+	binding  [32]byte
+	dialogue dialogue
+	call     *call // the client's request that waits for it now
+	gather   *alarm
+	state    string // minted for the client's next retry
+	// answer is what the backend said, and lost why it will not, while no
+	// request waited.
+	answer wire.Message
+	lost   *Failure
 }
 
-// reply is what to answer the backend.
-type reply struct {
-	server wire.ID
-	result []byte
-	err    *wire.Error
+// pending is what a retry with a minted requestState goes on with.
+type pending struct {
+	client  *client
+	binding [32]byte
+	parked  *parked
+	urls    *urlRound
+	expiry  *alarm
 }
 
-// dialogue is one call of a modern client that runs on a legacy backend, which
-// asks by requests of its own (ERAS C.7): the client's request is answered with
-// input_required, the call on the backend stays parked, and the client's retry
-// takes its place. It is pure: it knows neither time nor ids of requests.
-type dialogue struct {
-	open []question
-	keys int
-	// attached says that a request of the client waits for the call.
-	attached bool
-}
-
-// ask adds a question of the backend. It reports false if there are too many.
-func (d *dialogue) ask(server wire.ID, in era.Input) bool {
-	if len(d.open) >= maxQuestions {
-		return false
-	}
-	d.keys++
-	in.Key = "i" + strconv.Itoa(d.keys)
-	d.open = append(d.open, question{key: in.Key, server: server, input: in})
-	return true
-}
-
-// withdraw forgets a question that the backend took back.
-func (d *dialogue) withdraw(server wire.ID) bool {
-	for i, q := range d.open {
-		if q.server == server {
-			d.open = append(d.open[:i], d.open[i+1:]...)
-			return true
+// park takes a question for a modern client, which sees it as input_required.
+func (r *Router) park(l *link, server wire.ID, in era.Input, lg *leg) {
+	p := lg.parked
+	if p == nil {
+		call := lg.call
+		p = &parked{
+			client: call.client, link: l, leg: lg, call: call,
+			binding:  era.Binding(call.req.Method, call.req.Params),
+			dialogue: dialogue{attached: true},
 		}
+		lg.parked = p
+		l.parked[p] = struct{}{}
 	}
-	return false
+	if !p.dialogue.ask(server, in) {
+		r.respondBackend(l, p.client, reply{server: server, err: &wire.Error{Code: wire.CodeInternal, Message: "the call has too many open questions"}})
+		return
+	}
+	r.gather(p)
 }
 
-// due reports whether the waiting request has to be answered with
-// input_required.
-func (d *dialogue) due() bool { return d.attached && len(d.open) > 0 }
-
-// detach returns the open questions for input_required; no request waits from
-// now on.
-func (d *dialogue) detach() []era.Input {
-	d.attached = false
-	inputs := make([]era.Input, len(d.open))
-	for i, q := range d.open {
-		inputs[i] = q.input
-	}
-	return inputs
-}
-
-// retry attaches a request that brings responses and returns what to answer the
-// backend. Responses to questions that are not open (any more) are dropped.
-func (d *dialogue) retry(responses []era.KeyedResult) []reply {
-	d.attached = true
-	var replies []reply
-	for _, response := range responses {
-		for i, q := range d.open {
-			if q.key == response.Key {
-				replies = append(replies, reply{server: q.server, result: response.Result})
-				d.open = append(d.open[:i], d.open[i+1:]...)
-				break
+// gather answers the waiting request with input_required, after a moment in
+// which other questions may come.
+func (r *Router) gather(p *parked) {
+	if p.gather == nil && p.dialogue.due() {
+		p.gather = r.agenda.after(gatherFor, func() {
+			p.gather = nil
+			if p.dialogue.due() {
+				r.requireInput(p)
 			}
+		})
+	}
+}
+
+func (r *Router) requireInput(p *parked) {
+	call := p.call
+	p.call, p.leg.call = nil, nil
+	call.leg, call.stage = nil, callHere
+	p.state = r.mintState(&pending{client: p.client, binding: p.binding, parked: p})
+	r.succeed(call, call.front.InputRequired(p.dialogue.detach(), p.state))
+}
+
+// mintState returns a requestState that cannot be guessed, and forgets it when
+// its time is up.
+func (r *Router) mintState(p *pending) string {
+	var secret [16]byte
+	rand.Read(secret[:])
+	state := r.mintName() + "-" + base64.RawURLEncoding.EncodeToString(secret[:])
+	r.states[state] = p
+	p.expiry = r.agenda.after(stateLife, func() {
+		delete(r.states, state)
+		if p.parked != nil {
+			r.cancelParked(p.parked, wire.Quote("the client did not come back with the input"))
+		}
+	})
+	return state
+}
+
+// isRetry reports whether a request goes on with something that was begun here,
+// or by an earlier daemon.
+func (r *Router) isRetry(call *call) bool {
+	return call.req.Source == era.Modern && strings.HasPrefix(call.params.state, statePrefix)
+}
+
+// retry takes a client's retry with a requestState of ours: single use, and only
+// for what it was given for.
+func (r *Router) retry(call *call) {
+	state := call.params.state
+	p := r.states[state]
+	if p == nil || p.client != call.client || p.binding != era.Binding(call.req.Method, call.req.Params) {
+		r.fail(call, r.badState(state))
+		return
+	}
+	delete(r.states, state)
+	r.agenda.stop(p.expiry)
+	if p.urls != nil {
+		r.retryAfterURL(call, p.urls)
+		return
+	}
+	r.attach(call, p.parked)
+}
+
+// badState refuses a requestState that nothing is known of.
+func (r *Router) badState(state string) *wire.Error {
+	message := "Invalid or expired requestState"
+	if !strings.HasPrefix(state, statePrefix+r.config.Instance+"-") {
+		message += ": backend restarted; call again"
+	}
+	return &wire.Error{Code: wire.CodeInvalidParams, Message: message}
+}
+
+// attach lets a retry take the place of the request that was answered with
+// input_required.
+func (r *Router) attach(call *call, p *parked) {
+	responses, _ := era.InputResponses(call.req.Params)
+	for _, answer := range p.dialogue.retry(responses) {
+		r.respondBackend(p.link, p.client, answer)
+	}
+	p.state = ""
+	switch {
+	case p.lost != nil:
+		r.failOwn(call, *p.lost)
+	case p.answer.Kind != 0:
+		r.completed(p.link, call, p.answer)
+	default:
+		p.call, p.leg.call = call, call
+		call.stage, call.link, call.leg = callSent, p.link, p.leg
+		if call.req.Level != "" {
+			r.adjustLevel(p.link)
+		}
+		r.gather(p)
+	}
+}
+
+// parkedAnswered takes the backend's answer to a call that it has asked about.
+func (r *Router) parkedAnswered(l *link, lg *leg, m wire.Message) {
+	p := lg.parked
+	r.unpark(p)
+	call := p.call
+	if call == nil {
+		p.answer = m
+		p.dialogue.close()
+		return
+	}
+	call.leg = nil
+	r.completed(l, call, m)
+}
+
+// unpark ends the parking of a call whose end is known.
+func (r *Router) unpark(p *parked) {
+	delete(p.link.parked, p)
+	r.agenda.stop(p.gather)
+	p.gather = nil
+}
+
+// parkedLost notes that a call that is parked will not be answered.
+func (r *Router) parkedLost(lg *leg, why Failure) {
+	p := lg.parked
+	r.unpark(p)
+	if call := p.call; call != nil {
+		call.leg = nil
+		r.loseCall(call, why)
+		return
+	}
+	p.lost = &why
+	p.dialogue.close()
+}
+
+// cancelParked ends a call for which nobody will come back.
+func (r *Router) cancelParked(p *parked, reason []byte) {
+	r.unpark(p)
+	for _, answer := range p.dialogue.abandon() {
+		r.respondBackend(p.link, p.client, answer)
+	}
+	if st := r.states[p.state]; st != nil {
+		r.agenda.stop(st.expiry)
+		delete(r.states, p.state)
+	}
+	if p.link.legs[p.leg.id] == p.leg {
+		delete(p.link.legs, p.leg.id)
+		r.cancelBackend(p.link, p.leg.id, p.client, reason)
+	}
+}
+
+// abandonParked ends what a client that is gone has left between two requests.
+func (r *Router) abandonParked(c *client) {
+	for state, p := range r.states {
+		if p.client != c {
+			continue
+		}
+		r.agenda.stop(p.expiry)
+		delete(r.states, state)
+		if p.parked != nil {
+			r.cancelParked(p.parked, wire.Quote("the client is gone"))
 		}
 	}
-	return replies
-}
-
-// close forgets the open questions: the call they belong to is over.
-func (d *dialogue) close() { d.open = nil }
-
-// abandon returns what to answer to the open questions when nobody will.
-func (d *dialogue) abandon() []reply {
-	replies := make([]reply, len(d.open))
-	for i, q := range d.open {
-		replies[i] = declined(q.server, q.input.Method)
-	}
-	d.open = nil
-	return replies
-}
-
-// declined is the answer to a question of the backend that nobody will answer:
-// for an elicitation the protocol has a word for it.
-func declined(server wire.ID, method string) reply {
-	if method == methodElicit {
-		return reply{server: server, result: []byte(`{"action":"cancel"}`)}
-	}
-	return reply{server: server, err: &wire.Error{Code: wire.CodeInternal, Message: "the client is gone or has cancelled"}}
 }

@@ -1,7 +1,11 @@
 package relay
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/debugmcp/devproxy/daemon/era"
+	"github.com/debugmcp/devproxy/internal/wire"
 )
 
 // maxRounds is how often a modern backend may answer one call with
@@ -45,4 +49,91 @@ func (r *round) responses() []era.KeyedResult {
 		}
 	}
 	return all
+}
+
+// startRound asks a legacy client for what a modern backend wants for its call.
+func (r *Router) startRound(l *link, call *call, res era.Result) {
+	if call.round == nil {
+		call.round = new(round)
+	}
+	if !call.round.begin(res.Inputs, res.State) {
+		r.inputFailed(call, "the server asked for input too often")
+		return
+	}
+	for _, in := range res.Inputs {
+		if err := call.req.Peer.Can(in.Method, in.Params); err != nil {
+			r.inputFailed(call, err.Error())
+			return
+		}
+	}
+	call.stage, call.link = callAsking, l
+	l.asking[call] = struct{}{}
+	if len(res.Inputs) == 0 {
+		call.pause = r.agenda.after(pollAfter, func() { r.again(call) })
+		return
+	}
+	for _, in := range res.Inputs {
+		a := &ask{id: r.mintID(), client: call.client, method: in.Method, call: call, key: in.Key}
+		if !r.sendAsk(a, call.front.Ask(in, r.mintName())) {
+			r.withdrawRound(call, nil)
+			r.inputFailed(call, "the server's request for input is larger than [proxy] max_message allows")
+			return
+		}
+	}
+}
+
+// roundAnswered takes one of the client's answers.
+func (r *Router) roundAnswered(a *ask, m wire.Message) {
+	call := a.call
+	if m.Kind == wire.Failure {
+		r.withdrawRound(call, nil)
+		r.inputFailed(call, a.method+": "+errorOf(m).Message)
+		return
+	}
+	if len(m.Result) == 0 || m.Result[0] != '{' {
+		r.withdrawRound(call, nil)
+		r.inputFailed(call, a.method+": the client's answer is no object")
+		return
+	}
+	if call.round.answer(a.key, m.Result) {
+		r.again(call)
+	}
+}
+
+// again makes a call again with the inputs that were asked for.
+func (r *Router) again(call *call) {
+	l := call.link
+	delete(l.asking, call)
+	call.pause = nil
+	if l.state != linkOpen {
+		r.loseCall(call, Failure{Reason: ReasonLinkFailed, State: r.backend.state(), Generation: l.generation})
+		return
+	}
+	lg := r.newLeg(call, l)
+	params := l.back.Retry(call.req, token(call, lg), call.round.responses(), call.round.state)
+	r.requestBackend(l, lg.id, call.client, call.req.Method, params, call.req.Peer)
+}
+
+// withdrawRound ends what a client is being asked for a call.
+func (r *Router) withdrawRound(call *call, reason []byte) {
+	delete(call.link.asking, call)
+	r.agenda.stop(call.pause)
+	call.pause = nil
+	for _, id := range slices.Sorted(maps.Keys(call.client.asks)) {
+		if a := call.client.asks[id]; a.call == call {
+			r.withdraw(a, reason)
+		}
+	}
+	call.stage = callHere
+}
+
+// inputFailed answers a call whose backend does not get what it asked for, as
+// the TypeScript server's own shim for legacy clients does.
+func (r *Router) inputFailed(call *call, text string) {
+	call.stage = callHere
+	if call.req.Method == methodToolsCall {
+		r.succeed(call, call.front.ToolResult(text, true, nil))
+		return
+	}
+	r.fail(call, &wire.Error{Code: wire.CodeInternal, Message: text})
 }

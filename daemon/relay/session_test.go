@@ -335,7 +335,7 @@ func TestSnapshotAndGreeting(t *testing.T) {
 			t.Fatalf("%d sessions", len(all))
 		}
 		a, b, c := all[0], all[1], all[2]
-		if a.ClientName != "old" || a.Era != "legacy" || a.Version != "2025-11-25" || a.InFlight != 0 || a.LastMethod != "initialize" || a.Shim.PID != 1 {
+		if a.ClientName != "old" || a.Era != "legacy" || a.Version != "2025-11-25" || a.InFlight != 0 || a.LastMethod != "notifications/initialized" || a.Shim.PID != 1 {
 			t.Errorf("A is %+v", a)
 		}
 		if b.ClientName != "new" || b.ClientVersion != "2" || b.Era != "modern" || b.Version != "2026-07-28" || b.InFlight != 1 || b.LastMethod != "tools/call" {
