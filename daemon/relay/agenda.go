@@ -1,45 +1,57 @@
 package relay
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
 	"time"
 )
 
-// agenda is what the loop has to do later, behind one timer. It belongs to the
-// loop.
-type agenda struct{ alarms alarmHeap }
+// agenda is what the loop has to do later, behind one timer, in the order of
+// time. It belongs to the loop. New alarms mostly ring last, so that a sorted
+// slice does.
+type agenda struct {
+	alarms []*alarm
+	set    uint64 // how many ever were
+}
 
 // alarm is one entry of the agenda.
 type alarm struct {
-	at    time.Time
-	order uint64 // of entry, so that equal times ring as they were set
-	do    func()
-	index int // in the heap, -1 when it rang or was stopped
+	at     time.Time
+	number uint64 // as set, so that equal times ring in that order
+	do     func()
+}
+
+func (al *alarm) compare(other *alarm) int {
+	return cmp.Or(al.at.Compare(other.at), cmp.Compare(al.number, other.number))
 }
 
 // after sets an alarm.
 func (a *agenda) after(d time.Duration, do func()) *alarm { return a.at(time.Now().Add(d), do) }
 
 func (a *agenda) at(t time.Time, do func()) *alarm {
-	a.alarms.order++
-	al := &alarm{at: t, order: a.alarms.order, do: do}
-	heap.Push(&a.alarms, al)
+	a.set++
+	al := &alarm{at: t, number: a.set, do: do}
+	i, _ := slices.BinarySearchFunc(a.alarms, al, (*alarm).compare)
+	a.alarms = slices.Insert(a.alarms, i, al)
 	return al
 }
 
 // stop takes an alarm back; nil and rung ones are fine.
 func (a *agenda) stop(al *alarm) {
-	if al != nil && al.index >= 0 {
-		heap.Remove(&a.alarms, al.index)
+	if al == nil {
+		return
+	}
+	if i, found := slices.BinarySearchFunc(a.alarms, al, (*alarm).compare); found {
+		a.alarms = slices.Delete(a.alarms, i, i+1)
 	}
 }
 
 // next returns when the first alarm rings.
 func (a *agenda) next() (time.Time, bool) {
-	if len(a.alarms.list) == 0 {
+	if len(a.alarms) == 0 {
 		return time.Time{}, false
 	}
-	return a.alarms.list[0].at, true
+	return a.alarms[0].at, true
 }
 
 // ring does what is due.
@@ -49,43 +61,8 @@ func (a *agenda) ring(now time.Time) {
 		if !ok || at.After(now) {
 			return
 		}
-		heap.Pop(&a.alarms).(*alarm).do()
+		al := a.alarms[0]
+		a.alarms = slices.Delete(a.alarms, 0, 1)
+		al.do()
 	}
-}
-
-type alarmHeap struct {
-	list  []*alarm
-	order uint64
-}
-
-func (h *alarmHeap) Len() int { return len(h.list) }
-
-func (h *alarmHeap) Less(i, j int) bool {
-	a, b := h.list[i], h.list[j]
-	if a.at.Equal(b.at) {
-		return a.order < b.order
-	}
-	return a.at.Before(b.at)
-}
-
-func (h *alarmHeap) Swap(i, j int) {
-	h.list[i], h.list[j] = h.list[j], h.list[i]
-	h.list[i].index, h.list[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *alarmHeap) Push(x any) {
-	al := x.(*alarm)
-	al.index = len(h.list)
-	h.list = append(h.list, al)
-}
-
-// Pop implements heap.Interface.
-func (h *alarmHeap) Pop() any {
-	last := len(h.list) - 1
-	al := h.list[last]
-	h.list[last] = nil
-	h.list = h.list[:last]
-	al.index = -1
-	return al
 }

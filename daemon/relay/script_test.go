@@ -325,6 +325,14 @@ func (w *world) run(script string) {
 	}
 }
 
+// must performs one line of a script.
+func (w *world) must(line string) {
+	w.t.Helper()
+	if err := w.step(line); err != nil {
+		w.t.Fatalf("%s\n%v", line, err)
+	}
+}
+
 // quiet reports what came out and was not asked for.
 func (w *world) quiet() error {
 	var rest []string

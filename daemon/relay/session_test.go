@@ -60,11 +60,11 @@ func flood(l *testLink, n int) {
 func TestSlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
-		w.step(`up legacy shared {"logging":{}}`)
+		w.must(`up legacy shared {"logging":{}}`)
 		synctest.Wait()
 		slow, quick := initialized(t, w.router), w.attach("Q", Shim{})
-		w.step("Q> ${INIT}")
-		w.step("Q> ${READY}")
+		w.must("Q> ${INIT}")
+		w.must("Q> ${READY}")
 		// The whole outbox full is no reason to close anybody.
 		flood(w.links[0], 31)
 		time.Sleep(time.Hour)
@@ -109,7 +109,7 @@ func TestSlowConsumer(t *testing.T) {
 func TestPausedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
-		w.step(`up legacy shared {"logging":{}}`)
+		w.must(`up legacy shared {"logging":{}}`)
 		synctest.Wait()
 		s := initialized(t, w.router)
 		flood(w.links[0], 60)
@@ -129,7 +129,7 @@ func TestPausedClient(t *testing.T) {
 func TestOutboxCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
-		w.step(`up legacy shared {"logging":{}}`)
+		w.must(`up legacy shared {"logging":{}}`)
 		synctest.Wait()
 		s := initialized(t, w.router)
 		flood(w.links[0], 130)
@@ -179,8 +179,8 @@ func TestMaxMessageExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		frame := `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"1234"}}`
 		w := newWorld(t, Config{MaxMessage: len(frame) + 1})
-		w.step(`up legacy shared {"tools":{}}`)
-		w.step("attach A")
+		w.must(`up legacy shared {"tools":{}}`)
+		w.must("attach A")
 		synctest.Wait()
 		// The handshake itself is larger, so a modern client does without.
 		w.run(`
@@ -266,7 +266,7 @@ func TestLimits(t *testing.T) {
 	t.Run("open", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Config{})
-			w.step(`up legacy shared {}`)
+			w.must(`up legacy shared {}`)
 			c := w.attach("A", Shim{})
 			for n := range maxOpen {
 				call := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"made/up","params":{%s}}`, n, modernMeta(""))
