@@ -123,8 +123,7 @@ func follow(cmd *cobra.Command, operation func(step func(*client.Step)) error) e
 			_, _ = fmt.Fprintf(stderr, "  %s\n", step.GetBuildOutput())
 		}
 	})
-	var failed *client.OutcomeError
-	if errors.As(err, &failed) {
+	if _, failed := errors.AsType[*client.OutcomeError](err); failed {
 		cli.Report(stderr, cmd.Root().Name(), err)
 		return cli.Told(err)
 	}

@@ -25,6 +25,8 @@ import (
 // takes well under a second on a small machine.
 const stepTimeout = 30 * time.Second
 
+var errStepTimeout = fmt.Errorf("not done after %s", stepTimeout)
+
 // Config says where the programs are and where to tell what happens.
 type Config struct {
 	// Devproxyd, Devproxyctl and Shim are the paths of the three programs.
@@ -43,7 +45,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
 	defer func() {
 		// A step that failed leaves the daemon running; the last step proved it gone.
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+		stopCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTimeout, errStepTimeout)
 		defer cancel()
 		_, stopErr := d.command(stopCtx, d.Devproxyd, "stop")
 		err = errors.Join(err, stopErr)
@@ -67,7 +69,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	}
 	for i, step := range steps {
 		began := time.Now()
-		stepCtx, cancel := context.WithTimeout(ctx, stepTimeout)
+		stepCtx, cancel := context.WithTimeoutCause(ctx, stepTimeout, errStepTimeout)
 		outcome, err := step.run(stepCtx)
 		cancel()
 		if err != nil {
@@ -317,7 +319,7 @@ func (d *demo) awaitChange(ctx context.Context) error {
 	case <-d.changed:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for tools/list_changed: %w", ctx.Err())
+		return fmt.Errorf("waiting for tools/list_changed: %w", context.Cause(ctx))
 	}
 }
 
