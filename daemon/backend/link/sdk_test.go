@@ -186,7 +186,7 @@ func TestGoSDKServers(t *testing.T) {
 			if tt.stops {
 				t.Run("cancel", func(t *testing.T) { l.testCancel(t) })
 			}
-			t.Run("updates", func(t *testing.T) { l.testUpdates(t, tt.era) })
+			t.Run("updates", func(t *testing.T) { l.testUpdates(t, tt.era, strings.HasPrefix(tt.name, "http")) })
 			if tt.era == era.Legacy {
 				t.Run("questions", func(t *testing.T) { l.testQuestions(t, tt.streams) })
 			}
@@ -244,18 +244,22 @@ func (l *sdkLink) testCancel(t *testing.T) {
 	}
 }
 
-func (l *sdkLink) testUpdates(t *testing.T, e era.Era) {
+// testUpdates: over HTTP it is the link that keeps a call behind the subscription, whose effects it is to show. On a
+// pipe the order is kept anyway, and what the SDK then does at the same time is not for a link to know.
+func (l *sdkLink) testUpdates(t *testing.T, e era.Era, atOnce bool) {
 	listening := int64(0)
 	if e == era.Legacy {
 		l.sink.result(t, l.call("resources/subscribe", `{"uri":"test://a"}`))
 	} else {
 		listening = l.call("subscriptions/listen", `{"notifications":{"resourceSubscriptions":["test://a"]}}`)
 	}
-	id := l.call("tools/call", `{"name":"touch","arguments":{}}`)
 	want := map[string]bool{"notifications/resources/updated": true, "": true}
-	if e == era.Modern {
+	if e == era.Modern && atOnce {
 		want["notifications/subscriptions/acknowledged"] = true
+	} else if e == era.Modern {
+		l.sink.note(t, "notifications/subscriptions/acknowledged")
 	}
+	id := l.call("tools/call", `{"name":"touch","arguments":{}}`)
 	for len(want) > 0 {
 		h := l.sink.next(t)
 		if h.m.Method == "" && h.m.ID != wire.IntID(id) || !want[h.m.Method] {
