@@ -27,7 +27,7 @@ type cell struct {
 
 // basics is what every client and backend do together, whatever their eras:
 // requests, their answers and errors, progress, cancellation.
-func (c cell) basics(t *testing.T) {
+func (c cell) basics(t testing.TB) {
 	t.Helper()
 	c.lists(t)
 	c.calls(t)
@@ -39,7 +39,7 @@ func (c cell) basics(t *testing.T) {
 	}
 }
 
-func (c cell) lists(t *testing.T) {
+func (c cell) lists(t testing.TB) {
 	t.Helper()
 	tools := c.client.tools(t)
 	for _, name := range []string{"echo", "add", "slow", "ask"} {
@@ -65,7 +65,7 @@ func (c cell) lists(t *testing.T) {
 	}
 }
 
-func (c cell) calls(t *testing.T) {
+func (c cell) calls(t testing.TB) {
 	t.Helper()
 	c.client.wantText(t, "hi \u2028 <b> & é", "echo", object{"text": "hi \u2028 <b> & é"})
 	sum := c.client.tool(t, "add", object{"a": 1, "b": 2})
@@ -74,7 +74,7 @@ func (c cell) calls(t *testing.T) {
 	}
 }
 
-func (c cell) reads(t *testing.T) {
+func (c cell) reads(t testing.TB) {
 	t.Helper()
 	for uri, want := range map[string]string{"test://a": "A", "test://t/7": "t 7"} {
 		read := must[struct{ Contents []struct{ Text string } }](t, c.client, "readResource",
@@ -97,7 +97,7 @@ func (c cell) reads(t *testing.T) {
 	}
 }
 
-func (c cell) errors(t *testing.T) {
+func (c cell) errors(t testing.TB) {
 	t.Helper()
 	if failed := c.client.tool(t, "fail", nil); !failed.IsError || failed.text() != "failing as told" {
 		t.Errorf("%s: fail gave %+v", c.client.name, failed)
@@ -111,7 +111,7 @@ func (c cell) errors(t *testing.T) {
 	}
 }
 
-func (c cell) progress(t *testing.T) {
+func (c cell) progress(t testing.TB) {
 	t.Helper()
 	args := toolCall("slow", object{"ms": 60})
 	args["progress"] = true
@@ -129,7 +129,7 @@ func (c cell) progress(t *testing.T) {
 
 // cancels lets a client take back a call; stopped waits until the backend has
 // said that it stopped.
-func (c cell) cancels(t *testing.T, stopped func()) {
+func (c cell) cancels(t testing.TB, stopped func()) {
 	t.Helper()
 	args := toolCall("slow", object{"ms": 60_000, "steps": 1000})
 	args["progress"] = true
@@ -146,7 +146,7 @@ func (c cell) cancels(t *testing.T, stopped func()) {
 }
 
 // changes lets the backend announce changes, with and without a subscription.
-func (c cell) changes(t *testing.T) {
+func (c cell) changes(t testing.TB) {
 	t.Helper()
 	if c.statelessLegacy {
 		return
@@ -164,7 +164,7 @@ func (c cell) changes(t *testing.T) {
 
 // subscribe asks for changes of test://a and of the list of tools, and returns
 // how to take that back.
-func (c cell) subscribe(t *testing.T) (unsubscribe func()) {
+func (c cell) subscribe(t testing.TB) (unsubscribe func()) {
 	t.Helper()
 	params := object{"params": object{"uri": "test://a"}}
 	if c.era == "modern" && !c.kind.goSDK {
@@ -179,7 +179,7 @@ func (c cell) subscribe(t *testing.T) (unsubscribe func()) {
 }
 
 // asks lets the backend ask the client.
-func (c cell) asks(t *testing.T) {
+func (c cell) asks(t testing.TB) {
 	t.Helper()
 	if c.statelessLegacy {
 		return
@@ -205,7 +205,7 @@ func (c cell) asks(t *testing.T) {
 }
 
 // logs lets the backend log, at a level that the client asks for.
-func (c cell) logs(t *testing.T) {
+func (c cell) logs(t testing.TB) {
 	t.Helper()
 	call := toolCall("slow", object{"ms": 30})
 	if c.era == "modern" {

@@ -28,9 +28,9 @@ func TestRebuildReachesTheSession(t *testing.T) {
 			clients := []*client{p.client(t, "ts2-legacy"), p.client(t, "ts1"), p.client(t, "go"), p.client(t, "go-2025"), listening}
 			for _, c := range clients {
 				c.connect(t)
-				c.tools(t)
 			}
-			// The first start announced the lists too.
+			// The first start announces the lists too, to everybody.
+			clients[0].tools(t)
 			for _, c := range clients {
 				awaitListChanged(t, c, "")
 				c.forget()
@@ -199,13 +199,16 @@ func TestRebuildCommand(t *testing.T) {
 // happened; the next one waits for the restart and succeeds.
 func TestCallInFlight(t *testing.T) {
 	for _, name := range []string{"go-stdio", "ts1-http", "ts2-http"} {
-		for end, die := range map[string]func(*testing.T, *project){
-			"restart": func(t *testing.T, p *project) { p.ctl(t, "restart") },
-			"crash": func(t *testing.T, p *project) {
+		for end, test := range map[string]struct {
+			die  func(*testing.T, *project)
+			says string
+		}{
+			"restart": {func(t *testing.T, p *project) { p.ctl(t, "restart") }, "restart"},
+			"crash": {func(t *testing.T, p *project) {
 				if err := syscall.Kill(int(p.status(t).Backend.PID), syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
-			},
+			}, "SIGKILL"},
 		} {
 			t.Run(name+"/"+end, func(t *testing.T) {
 				t.Parallel()
@@ -220,7 +223,7 @@ func TestCallInFlight(t *testing.T) {
 					calls = append(calls, c.begin(t, "callTool", args))
 					c.await(t, "progress", func(e event) bool { return e.Event == "progress" })
 				}
-				die(t, p)
+				test.die(t, p)
 				for i, c := range []*client{modern, legacy} {
 					began := time.Now()
 					result, err := calls[i].wait(t)
@@ -231,8 +234,8 @@ func TestCallInFlight(t *testing.T) {
 						t.Errorf("%s: the call failed with %v, want a result with isError", c.name, err)
 						continue
 					}
-					if got := decode[toolResult](t, result); !got.IsError || !strings.Contains(got.text(), end) {
-						t.Errorf("%s: the call gave %s, want an error that names the %s", c.name, result, end)
+					if got := decode[toolResult](t, result); !got.IsError || !strings.Contains(got.text(), test.says) {
+						t.Errorf("%s: the call gave %s, want an error that says %s", c.name, result, test.says)
 					}
 					c.wantText(t, "on we go", "echo", object{"text": "on we go"})
 				}
@@ -245,8 +248,8 @@ func TestCallInFlight(t *testing.T) {
 	}
 }
 
-// A crash inside a call: the model reads what happened, with the last words of
-// the server, and the session goes on.
+// A crash inside a call: the model reads what happened, can ask for the last
+// words of the server, and the session goes on.
 func TestCrash(t *testing.T) {
 	for _, name := range []string{"go-stdio", "ts2-stdio", "ts1-http"} {
 		t.Run(name, func(t *testing.T) {
@@ -257,8 +260,11 @@ func TestCrash(t *testing.T) {
 			c.connect(t)
 			c.tools(t)
 			result := c.tool(t, "crash", nil)
-			if !result.IsError || !strings.Contains(result.text(), "7") || !strings.Contains(result.text(), "crashing as told") {
-				t.Errorf("crash gave %+v, want the exit code and the last words", result)
+			if !result.IsError || !strings.Contains(result.text(), "status 7") {
+				t.Errorf("crash gave %+v, want the exit code", result)
+			}
+			if status := c.tool(t, "dev_server_status", nil); !strings.Contains(status.text(), "crashing as told") {
+				t.Errorf("dev_server_status gave %+v, want the last words of the server", status)
 			}
 			c.wantText(t, "back", "echo", object{"text": "back"})
 			p.wantStarts(t, 2)

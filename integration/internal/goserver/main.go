@@ -1,19 +1,23 @@
 // Command goserver is the fixture backend written in Go: a server on the
-// go-sdk over stdio, stateful and stateless Streamable HTTP, and a hand-made
-// one ("raw") whose answers no SDK would let through unchanged.
+// go-sdk over stdio, stateful and stateless Streamable HTTP, one that dies of
+// everything but initialize ("legacy-only"), and a hand-made one ("raw") whose
+// answers no SDK would let through unchanged.
 //
-//	goserver [-port N] stdio|http|http-stateless|raw FEATURES
+//	goserver [-port N] stdio|http|http-stateless|legacy-only|raw FEATURES
 //
 // FEATURES names a JSON file {"tools":["name",…]}: what the current "build"
 // adds. It is the fixture's counterpart of a dist folder.
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -37,7 +41,7 @@ func run() error {
 	port := flag.String("port", os.Getenv("PORT"), "port to listen on")
 	flag.Parse()
 	if flag.NArg() != 2 {
-		return errors.New("usage: goserver [-port N] stdio|http|http-stateless|raw FEATURES")
+		return errors.New("usage: goserver [-port N] stdio|http|http-stateless|legacy-only|raw FEATURES")
 	}
 	mode, features := flag.Arg(0), flag.Arg(1)
 	extra, err := extraTools(features)
@@ -50,6 +54,8 @@ func run() error {
 	switch mode {
 	case "stdio":
 		return newServer(extra).Run(context.Background(), &mcp.StdioTransport{})
+	case "legacy-only":
+		return serveLegacyOnly(newServer(extra))
 	case "http", "http-stateless":
 		return serveHTTP(newServer(extra), *port, mode == "http-stateless")
 	case "raw":
@@ -124,6 +130,28 @@ func alive(pid int) bool {
 		return runtime.GOOS != "linux"
 	}
 	return !strings.Contains(string(stat), ") Z ")
+}
+
+// serveLegacyOnly serves on stdio, but ends if the first request is none of the
+// legacy era's: so do servers on the Rust SDK, which take nothing before
+// initialize.
+func serveLegacyOnly(server *mcp.Server) error {
+	input := bufio.NewReader(os.Stdin)
+	line, err := input.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var first struct{ Method string }
+	if err := json.Unmarshal(line, &first); err != nil {
+		return err
+	}
+	if first.Method != "initialize" {
+		return fmt.Errorf("expected initialize, got %s", first.Method)
+	}
+	return server.Run(context.Background(), &mcp.IOTransport{
+		Reader: io.NopCloser(io.MultiReader(bytes.NewReader(line), input)),
+		Writer: os.Stdout,
+	})
 }
 
 func serveHTTP(server *mcp.Server, port string, stateless bool) error {
