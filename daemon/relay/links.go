@@ -296,25 +296,29 @@ func (r *Router) drainLink(l *link) {
 // cancelled before.
 func (r *Router) retireLink(l *link) {
 	l.owner.link = nil
-	conn, open := l.conn, l.state == linkOpen
+	open := l.state == linkOpen
 	r.unhook(l)
 	if open {
-		r.agenda.after(closeGrace, func() { r.spawn(func(context.Context) { conn.Close() }) })
+		r.retired[l] = struct{}{}
+		r.agenda.after(closeGrace, func() { r.closeRetired(l) })
 	}
 }
+
+func (r *Router) closeRetired(l *link) {
+	delete(r.retired, l)
+	r.closeConn(l.conn)
+}
+
+// closeConn closes a connection elsewhere, as it may take a while.
+func (r *Router) closeConn(conn Link) { r.spawn(func(context.Context) { conn.Close() }) }
 
 // closeLink ends a link with its generation.
 func (r *Router) closeLink(l *link, why Failure) {
-	conn, open := l.conn, l.state == linkOpen
+	open := l.state == linkOpen
 	r.endLink(l, why)
 	if open {
-		r.spawn(func(context.Context) { conn.Close() })
+		r.closeConn(l.conn)
 	}
-}
-
-// discard closes a link in the last turn of the loop.
-func (r *Router) discard(l *link) {
-	r.closeLink(l, r.shuttingDown())
 }
 
 // forgetLink drops a link that was never open.
@@ -467,16 +471,30 @@ func (e failedEvent) handle(r *Router) {
 // the backend has forgotten, or whose pipe is broken. What is in flight on it
 // gets its own notice.
 func (r *Router) replaceLink(l *link) {
-	switch {
-	case r.shared == l:
+	if !r.unlink(l) || !r.backend.serves() {
+		return
+	}
+	if l.shared() {
 		r.shared = r.newLink(nil, reopenFirst)
 		r.openLink(r.shared, r.Greeting())
-	case l.owner != nil && l.owner.link == l:
-		c := l.owner
+		return
+	}
+	r.linkFor(l.owner, l.owner.peer)
+}
+
+// unlink takes a link from those who use it, and reports whether anybody did.
+func (r *Router) unlink(l *link) bool {
+	switch c := l.owner; {
+	case r.shared == l:
+		r.shared = nil
+	case c != nil && c.link == l:
 		c.link = nil
 		c.session.gate.set(true)
-		r.linkFor(c, c.peer)
+		r.publishPeer(c)
+	default:
+		return false
 	}
+	return true
 }
 
 func (e writableEvent) handle(r *Router) {
@@ -507,25 +525,24 @@ func (e lostEvent) handle(r *Router) {
 	for _, id := range sortedIDs(l.legs) {
 		r.lostByTransport(l, l.legs[id], e.err)
 	}
-	r.links[l] = struct{}{} // for its generation's end to find what is in flight
-	conn := l.conn
-	r.spawn(func(context.Context) { conn.Close() })
+	if len(l.legs)+len(l.asking) > 0 {
+		r.links[l] = struct{}{} // for its generation's end to find what is in flight
+	}
+	r.closeConn(l.conn)
 	r.openInstead(l)
 }
 
-// openInstead opens another link in the place of one that was lost.
+// openInstead opens another link in the place of one that was lost, if anybody
+// is to hear something on it; else the next request does.
 func (r *Router) openInstead(l *link) {
-	switch c := l.owner; {
-	case r.shared == l:
+	c := l.owner
+	if c == nil {
 		r.replaceLink(l)
-	case c != nil && c.link == l:
-		c.link = nil
-		c.session.gate.set(true)
-		r.publishPeer(c)
-		if c.hasInterests() {
-			c.link = r.newLink(c, reopenFirst)
-			r.openLink(c.link, c.peer)
-		}
+		return
+	}
+	if r.unlink(l) && r.backend.serves() && c.hasInterests() {
+		c.link = r.newLink(c, reopenFirst)
+		r.openLink(c.link, c.peer)
 	}
 }
 

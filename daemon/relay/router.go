@@ -76,6 +76,7 @@ type Router struct {
 	held    holding
 	shared  *link // of the current generation, nil while there is none
 	links   map[*link]struct{}
+	retired map[*link]struct{} // of sessions that have ended, about to be closed
 	// starter is the client whose request started the backend last, and how it
 	// presented itself.
 	starter     *client
@@ -107,6 +108,7 @@ func New(config Config) *Router {
 		stopped:  make(chan struct{}),
 		sessions: make(map[*Session]*client),
 		links:    make(map[*link]struct{}),
+		retired:  make(map[*link]struct{}),
 		states:   make(map[string]*pending),
 	}
 }
@@ -220,7 +222,10 @@ func (r *Router) end(cause error) {
 		}
 	}
 	for l := range r.links {
-		r.discard(l)
+		r.closeLink(l, why)
+	}
+	for l := range r.retired {
+		r.closeRetired(l)
 	}
 	for _, c := range r.order {
 		c.session.out.close(cause, false)

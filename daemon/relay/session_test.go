@@ -494,3 +494,74 @@ func TestFrontOffer(t *testing.T) {
 			A< {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],$*`)
 	})
 }
+
+// TestQuestionLimits: a backend cannot ask without end.
+func TestQuestionLimits(t *testing.T) {
+	ask := func(w *world, l *testLink, n int) {
+		l.sink.Message(wire.NewRequest(wire.IntID(int64(n)), methodElicit, []byte(`{"message":"m"}`)), 0)
+		synctest.Wait()
+	}
+	t.Run("of one call", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.run(`
+				up legacy shared {"tools":{}}
+				attach B
+				B> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{${M},"name":"a"}}
+				L1< $*`)
+			for n := range maxQuestions + 1 {
+				ask(w, w.links[0], n)
+			}
+			w.run(`
+				L1< {"jsonrpc":"2.0","id":64,"error":{"code":-32603,"message":"the call has too many open questions"}}
+				wait 20ms
+				B< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",$*`)
+		})
+	})
+	t.Run("of one backend", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.run(`
+				attach A
+				A> ${INIT}
+				A< $*
+				A> ${READY}
+				up legacy shared {"tools":{}}
+				A< $*
+				A< $*
+				A< $*`)
+			for n := range maxAsks + 1 {
+				ask(w, w.links[0], n)
+			}
+			for range maxAsks {
+				w.must("A< $*")
+			}
+			w.run(`L1< {"jsonrpc":"2.0","id":1024,"error":{"code":-32603,"message":"too many requests to the client are open"}}`)
+		})
+	})
+}
+
+// TestLargeInputs: what a modern backend wants is held to max_message like
+// everything else, and so is a batch of answers.
+func TestLargeInputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{MaxMessage: 300})
+		w.vars["BIG"] = strings.Repeat("x", 300)
+		w.run(`
+			attach A
+			A> {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"sampling":{},"roots":{}},"clientInfo":{"name":"o","version":"1"}}}
+			A< $*
+			up modern shared {"tools":{}}
+			A> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask"}}
+			L1< $*
+			L1> {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"sampling/createMessage","params":{"x":"${BIG}"}}}}}
+			A< {"jsonrpc":"2.0","id":$q,"method":"roots/list"}
+			A< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":$q}}
+			A< {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the server's request for input is larger than [proxy] max_message allows"}],"isError":true}}
+			A> [{"jsonrpc":"2.0","id":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","method":"ping"},{"jsonrpc":"2.0","id":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","method":"ping"}]
+			A< {"jsonrpc":"2.0","id":"aaaa$*
+			A< {"jsonrpc":"2.0","id":"bbbb$*
+			A> [[]]
+			A< [{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch inside a batch"}}]`)
+	})
+}
