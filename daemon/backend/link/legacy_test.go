@@ -483,7 +483,9 @@ func TestOneSessionOnly(t *testing.T) {
 	lost = true
 	mu.Unlock()
 	b.Request(3, "tools/list", nil, legacyPeer)
-	sinkB.failure(t, 3)
+	if err := sinkB.failure(t, 3); !errors.Is(err, era.ErrSessionLost) {
+		t.Errorf("got %v", err)
+	}
 	if h := sinkB.next(t); !h.lost {
 		t.Errorf("got %v", h)
 	}

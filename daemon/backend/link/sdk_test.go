@@ -38,8 +38,10 @@ func sdkServer(stopped chan<- struct{}) *mcp.Server {
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "steps"}, func(ctx context.Context, r *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
 		for i := range 3 {
-			r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i)})
-			r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: i})
+			err := errors.Join(progress(ctx, r, i), r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: i}))
+			if err != nil {
+				return nil, nil, err
+			}
 		}
 		return text("done")
 	})
@@ -51,7 +53,9 @@ func sdkServer(stopped chan<- struct{}) *mcp.Server {
 		return text("%s %v", got.Action, got.Content["name"])
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "wait"}, func(ctx context.Context, r *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
-		r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken()})
+		if err := progress(ctx, r, 0); err != nil {
+			return nil, nil, err
+		}
 		<-ctx.Done()
 		stopped <- struct{}{}
 		return nil, nil, ctx.Err()
@@ -68,6 +72,12 @@ func sdkServer(stopped chan<- struct{}) *mcp.Server {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test://a", Text: "A"}}}, nil
 	})
 	return s
+}
+
+func progress(ctx context.Context, r *mcp.CallToolRequest, n int) error {
+	return r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+		ProgressToken: r.Params.GetProgressToken(), Progress: float64(n),
+	})
 }
 
 // sdkLink is a link to such a server over one of the transports.
@@ -92,7 +102,7 @@ func overStdio(first era.Era) func(t *testing.T) *sdkLink {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() {
-			sdkServer(stopped).Run(ctx, &mcp.IOTransport{Reader: stdin, Writer: stdout})
+			_ = sdkServer(stopped).Run(ctx, &mcp.IOTransport{Reader: stdin, Writer: stdout}) // ends with its pipes
 			stdout.Close()
 		})
 		s, err := OpenStdio(t.Context(), in, out, legacyPeer, []era.Era{first, era.Modern + era.Legacy - first}, Options{})

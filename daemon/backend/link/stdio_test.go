@@ -493,7 +493,7 @@ func TestMaxRequest(t *testing.T) {
 	s.Request(2, "m", fits, legacyPeer)
 	sink.result(t, 2)
 	s.Request(3, "mm", fits, legacyPeer)
-	sink.failure(t, 3)
+	contains(t, sink.failure(t, 3), "max_request")
 }
 
 func TestCancelOnStdio(t *testing.T) {
@@ -583,7 +583,7 @@ func TestQueueFull(t *testing.T) {
 	proceed := make(chan struct{})
 	s, _ := open(t, Options{}, func(p *program) {
 		<-proceed
-		io.Copy(io.Discard, p.lines)
+		_, _ = io.Copy(io.Discard, p.lines)
 	})
 	sink := newRecorder()
 	s.Bind(sink)
@@ -608,7 +608,7 @@ func TestLossOnStdio(t *testing.T) {
 		p.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
 		p.answer(m, `{"last":"words"}`)
 		p.read()
-		p.lines.ReadByte()                               // the third is on its way
+		_, _ = p.lines.ReadByte()                        // the third is on its way
 		fmt.Fprint(p.out, `{"jsonrpc":"2.0","id":2,"re`) // torn
 	})
 	sink := newRecorder()
@@ -642,35 +642,27 @@ func TestLossOnStdio(t *testing.T) {
 	sink.silent(t)
 }
 
-// TestClosedStdin: a backend that closes its stdin has a moment for its last answers.
+// TestClosedStdin: a backend that closes its stdin has a moment for its last answers, and no more.
 func TestClosedStdin(t *testing.T) {
-	read := make(chan struct{})
+	closed, end := make(chan struct{}), make(chan struct{})
 	s, _ := open(t, Options{}, func(p *program) {
 		m, _ := p.read()
 		p.in.Close()
-		<-read
+		<-closed
 		p.answer(m, `{}`)
-		p.lines = bufio.NewReader(neverEnds{read})
-		p.read()
+		<-end
 	})
+	t.Cleanup(func() { close(end) })
 	sink := newRecorder()
 	s.Bind(sink)
 	s.Request(1, "a", nil, legacyPeer)
 	s.Request(2, "b", nil, legacyPeer)
-	close(read)
+	close(closed)
 	sink.result(t, 1)
-	sink.failure(t, 2)
+	contains(t, sink.failure(t, 2), "stdin")
 	if h := sink.next(t); !h.lost {
 		t.Errorf("got %v", h)
 	}
-}
-
-// neverEnds gives nothing until the channel it holds is closed, and then the end.
-type neverEnds struct{ c chan struct{} }
-
-func (n neverEnds) Read([]byte) (int, error) {
-	<-n.c
-	return 0, io.EOF
 }
 
 // TestUnbound: what comes before there is a sink waits for it, within bounds.
