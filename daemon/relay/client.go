@@ -355,7 +355,8 @@ func (r *Router) passNotification(c *client, m wire.Message) {
 	if l == nil || l.state != linkOpen {
 		return
 	}
-	if params, ok := l.back.Notification(c.eraNow(), m.Method, m.Params); ok {
+	said, _ := era.Classify(m, c.said)
+	if params, ok := l.back.Notification(said.Source, m.Method, m.Params); ok {
 		r.notifyBackend(l, c, m.Method, params)
 	}
 }

@@ -565,6 +565,12 @@ func answerIn(err error) *wire.Error {
 func (r *Router) requestBackend(l *link, id int64, c *client, method string, params []byte, peer era.Peer) {
 	r.trace(ToBackend, c.number(), l.generation, l.facts.Era, wire.NewRequest(wire.IntID(id), method, params))
 	l.conn.Request(id, method, params, peer)
+	l.gateOwner()
+}
+
+// gateOwner lets the one client of a link wait that has more to send than it
+// should. On the shared link the loop's intake does the same for all.
+func (l *link) gateOwner() {
 	if l.owner != nil && l.congested() {
 		l.owner.session.gate.set(false)
 	}
@@ -573,6 +579,7 @@ func (r *Router) requestBackend(l *link, id int64, c *client, method string, par
 func (r *Router) notifyBackend(l *link, c *client, method string, params []byte) {
 	r.trace(ToBackend, c.number(), l.generation, l.facts.Era, wire.NewNotification(method, params))
 	l.conn.Notify(method, params)
+	l.gateOwner()
 }
 
 func (r *Router) respondBackend(l *link, c *client, a reply) {

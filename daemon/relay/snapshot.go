@@ -112,6 +112,12 @@ func (r *Router) publishGreeting() {
 	if len(peers) == 0 {
 		return
 	}
+	// What is asked for is what all can live with: each session is then held to
+	// its own version and capabilities.
 	greeting.Capabilities = era.Union(peers)
+	greeting.Version = era.LegacyVersion
+	if greeting.Era == era.Modern {
+		greeting.Version = era.ModernVersion
+	}
 	r.greeting.Store(&greeting)
 }
