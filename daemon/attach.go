@@ -43,7 +43,7 @@ type attachService struct {
 	version  string
 	instance string
 	root     string
-	environ  []string // the daemon's idea of the client's environment
+	environ  environment // of the backend, before the configuration's own
 	log      *slog.Logger
 	pumps    *sync.WaitGroup // the goroutines of all attachments
 }
@@ -107,7 +107,7 @@ func (a *attachService) await(ctx context.Context, session *relay.Session, sent 
 
 func (a *attachService) readHello(stream grpc.BidiStreamingServer[devproxyv1.AttachRequest, devproxyv1.AttachResponse]) (*devproxyv1.Hello, error) {
 	first, err := stream.Recv()
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	hello := first.GetHello()
@@ -144,8 +144,7 @@ var volatile = []string{"_", "PWD", "OLDPWD", "SHLVL", "PATH", "TERM", "SHELL", 
 
 // differing returns the names of the variables that the client was given with
 // another value than the daemon, as with a key in the client's configuration.
-func differing(digests map[string][]byte, environ []string) []string {
-	own := toMap(environ)
+func differing(digests map[string][]byte, own environment) []string {
 	var names []string
 	for name, digest := range digests {
 		if slices.Contains(volatile, name) || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "DEVPROXY_") {
@@ -202,8 +201,10 @@ type assembly struct {
 // add takes a chunk and returns the message with the last one: its frame, or
 // what is known of one that is too long.
 func (a *assembly) add(chunk *devproxyv1.Chunk) (frame []byte, long *wire.TooLongError, done bool) {
+	before := a.size
 	a.size += int64(len(chunk.GetData()))
 	switch {
+	case before > maxClientMessage: // the head is all that is kept
 	case a.size > maxClientMessage:
 		a.data = append(a.data, chunk.GetData()...)
 		a.data = slices.Clone(a.data[:longHead])

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"os"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -68,7 +69,7 @@ func (c *controlService) WatchStatus(request *devproxyv1.WatchStatusRequest, str
 // Start implements the service.
 func (c *controlService) Start(_ *devproxyv1.StartRequest, stream grpc.ServerStreamingServer[devproxyv1.StartResponse]) error {
 	steps := c.newSteps(func(s *devproxyv1.Step) error { return stream.Send(&devproxyv1.StartResponse{Step: s}) })
-	return steps.end(c.supervisor.Start(stream.Context(), steps.take))
+	return steps.end(c.start(stream.Context(), steps.take))
 }
 
 // Stop implements the service.
@@ -93,25 +94,24 @@ func (c *controlService) Restart(request *devproxyv1.RestartRequest, stream grpc
 // steps sends what happens to a caller. A caller who has gone is noticed through
 // the stream's context, not here.
 type steps struct {
+	*controller
+
 	send func(*devproxyv1.Step) error
-	look func(show bool) view
-	mask masking
 }
 
 func (c *controlService) newSteps(send func(*devproxyv1.Step) error) *steps {
-	return &steps{send: send, look: c.look, mask: masking{masker: c.launcher.mask()}}
+	return &steps{controller: c.controller, send: send}
 }
 
 func (s *steps) take(step backend.Step) {
+	moment := s.look(false)
 	switch {
 	case step.Status != nil:
-		moment := s.look(false)
 		moment.backend = *step.Status
 		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_Backend{Backend: moment.backendToProto()}})
 	case step.Output != nil:
-		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_BuildOutput{BuildOutput: s.mask.text(*step.Output)}})
+		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_BuildOutput{BuildOutput: moment.mask.text(*step.Output)}})
 	case step.Build != nil:
-		moment := s.look(false)
 		moment.backend.LastBuild = step.Build
 		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_Build{Build: moment.buildToProto()}})
 	}
@@ -120,7 +120,7 @@ func (s *steps) take(step backend.Step) {
 func (s *steps) end(err error) error {
 	outcome := &devproxyv1.Outcome{Ok: err == nil}
 	if err != nil {
-		outcome.Message = s.mask.text(err.Error())
+		outcome.Message = s.words(err)
 	}
 	return s.send(&devproxyv1.Step{Event: &devproxyv1.Step_Outcome{Outcome: outcome}})
 }
@@ -140,16 +140,17 @@ func (c *controlService) StreamLogs(request *devproxyv1.StreamLogsRequest, strea
 		}
 		return nil
 	}
+	var quitting sync.WaitGroup
+	defer quitting.Wait()
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	go func() {
-		// Ends with the call: its context is cancelled by the line above at the latest.
+	quitting.Go(func() {
 		select {
 		case <-c.quit:
 			cancel(errQuit)
 		case <-ctx.Done():
 		}
-	}()
+	})
 	err := c.buffer.Follow(ctx, int(request.GetTail()), filter, send)
 	if ctx.Err() != nil {
 		return nil

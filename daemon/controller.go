@@ -19,17 +19,49 @@ type controller struct {
 	look       func(show bool) view
 }
 
+// start starts the backend if it does not run.
+func (c *controller) start(ctx context.Context, step func(backend.Step)) error {
+	if c.supervisor.Status().State != backend.Running {
+		if _, err := c.launcher.check(); err != nil {
+			return fmt.Errorf("nothing was started: %w", err)
+		}
+	}
+	return c.supervisor.Start(ctx, step)
+}
+
 // restart starts a new generation of the backend, after a build if asked. A
-// nil set of overrides keeps the one there is.
+// nil set of overrides keeps the one there is. The set is replaced once nothing
+// stands in the way of the restart, and stays if the new generation fails: it is
+// what the next try is made with.
 func (c *controller) restart(ctx context.Context, rebuild bool, overrides map[string]string, step func(backend.Step)) error {
-	if err := c.launcher.check(); err != nil {
+	if err := c.ready(rebuild, overrides); err != nil {
 		return fmt.Errorf("nothing was restarted: %w", err)
 	}
 	options := backend.RestartOptions{Rebuild: rebuild}
 	if overrides != nil {
 		options.Before = func() error { return c.launcher.setOverrides(overrides) }
 	}
-	return c.supervisor.Restart(ctx, options, step)
+	err := c.supervisor.Restart(ctx, options, step)
+	if failed, ok := errors.AsType[*backend.Failure](err); ok && failed.Reason == backend.BuildFailed {
+		// Who asked has seen the build's output already.
+		told := *failed
+		told.Tail = nil
+		return &told
+	}
+	return err
+}
+
+// ready reports what stands in the way of a restart, before that gives up a
+// backend that runs.
+func (c *controller) ready(rebuild bool, overrides map[string]string) error {
+	configuration, err := c.launcher.check()
+	if err != nil {
+		return err
+	}
+	if rebuild && !configuration.Build.Configured() {
+		return errNoBuild
+	}
+	return checkOverrides(overrides)
 }
 
 // toolController is the controller as the dev tools see it.
@@ -40,21 +72,28 @@ func (c toolController) Status() devtools.Status { return c.look(false).toDevtoo
 
 // Restart implements devtools.Controller.
 func (c toolController) Restart(ctx context.Context, request devtools.RestartRequest, progress func(string)) error {
-	mask := masking{masker: c.launcher.mask()}
+	mask := func(text string) string { return c.launcher.mask().Mask(text) } // overrides may bring new secrets
 	err := c.restart(ctx, request.Rebuild, request.Overrides, func(step backend.Step) {
 		switch {
 		case step.Status != nil:
 			progress(step.Status.State.String())
 		case step.Output != nil:
-			progress(mask.text(*step.Output))
+			progress(mask(*step.Output))
 		case step.Build != nil && step.Build.OK:
 			progress("built")
 		}
 	})
 	if err != nil {
-		return errors.New(mask.text(err.Error())) // only the text goes on, without its secrets
+		return errors.New(c.words(err)) // only the text goes on
 	}
 	return nil
+}
+
+// words tells an error without the secrets in it, and with the names that the
+// dev tools have here.
+func (c *controller) words(err error) string {
+	now := c.look(false)
+	return now.mask.text(now.tools.Replace(err.Error()))
 }
 
 // Logs implements devtools.Controller.

@@ -27,10 +27,12 @@ type view struct {
 	sessions  []relay.SessionStatus
 	watch     watch.Status
 	command   []string // as configured, when no generation was started yet
-	transport string
-	build     string // the build command; empty without one
+	transport string   // likewise
+	build     string   // the build command; empty without one
+	fault     string   // why the configuration as it is now is not used; empty if it is
 	overrides map[string]string
 	mask      masking
+	tools     *strings.Replacer
 }
 
 type daemonView struct {
@@ -78,13 +80,22 @@ func (m masking) env(env map[string]string) map[string]string {
 
 // message says what the state means to a person.
 func (v view) message() string {
-	if v.backend.Message != "" {
-		return v.mask.text(v.backend.Message)
+	text := v.tools.Replace(v.backend.Message)
+	if v.fault != "" {
+		if text != "" {
+			text += "\n"
+		}
+		text += "the last good configuration is used; the one there is now is faulty:\n" + v.fault
 	}
-	if v.backend.State == backend.Idle {
-		return "the backend starts on the first request that needs it"
+	return v.mask.text(text)
+}
+
+// transportName is that of the last launch, else the configured one.
+func (v view) transportName() string {
+	if v.backend.Transport != "" {
+		return string(v.backend.Transport)
 	}
-	return ""
+	return v.transport
 }
 
 func (v view) commandLine() []string {
@@ -103,14 +114,11 @@ func eras(facts *era.Facts) string {
 	if len(offered) == 0 {
 		offered = []era.Era{facts.Era}
 	}
-	names := ""
-	for _, e := range offered {
-		if names != "" {
-			names += "+"
-		}
-		names += e.String()
+	names := make([]string, len(offered))
+	for i, e := range offered {
+		names[i] = e.String()
 	}
-	return names
+	return strings.Join(names, "+")
 }
 
 // implementation reads name and version of what a server says of itself.
@@ -125,7 +133,7 @@ func implementation(info []byte) (name, version string) {
 }
 
 func (v view) toProto() *devproxyv1.Status {
-	status := &devproxyv1.Status{
+	return &devproxyv1.Status{
 		Daemon: &devproxyv1.Daemon{
 			Version: v.daemon.version, Pid: int64(v.daemon.pid), StartTime: toTime(v.daemon.since),
 			ProjectRoot: v.daemon.root, Socket: v.daemon.socket, LogFile: v.daemon.logFile,
@@ -142,14 +150,13 @@ func (v view) toProto() *devproxyv1.Status {
 			Overflows: uint32(v.watch.Overflows), Problem: v.watch.Problem,
 		},
 	}
-	return status
 }
 
 func (v view) backendToProto() *devproxyv1.Backend {
 	b := v.backend
 	proto := &devproxyv1.Backend{
 		State: toState(b.State), Generation: b.Generation, Pid: int64(b.PID), Port: uint32(b.Port),
-		ReadyTime: toTime(b.ReadyAt), Transport: v.transport, Command: v.commandLine(),
+		ReadyTime: toTime(b.ReadyAt), Transport: v.transportName(), Command: v.commandLine(),
 		ProtocolEra: eras(b.Facts), EnvironmentOverrides: v.mask.env(v.overrides),
 		Message: v.message(), Crashes: uint32(b.Crashes), RetryTime: toTime(b.RetryAt), SharedLink: b.Shared,
 	}
@@ -203,7 +210,7 @@ func (v view) toDevtools() devtools.Status {
 	b := v.backend
 	status := devtools.Status{
 		State: b.State.String(), Message: v.message(), Generation: b.Generation, PID: b.PID, Port: b.Port,
-		Transport: v.transport, Command: v.commandLine(), EnvOverrides: v.mask.env(v.overrides),
+		Transport: v.transportName(), Command: v.commandLine(), EnvOverrides: v.mask.env(v.overrides),
 		Project: v.daemon.root, DaemonPID: v.daemon.pid, DaemonVersion: v.daemon.version,
 		Watch: &devtools.Watch{
 			Paths: v.relativeAll(v.watch.Paths), Mode: string(v.watch.Mode),

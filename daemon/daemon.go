@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +64,8 @@ type Options struct {
 // Run is the daemon of a project from its start to its end. It returns nil when
 // somebody ended it: ctx, devproxyd stop, or want of clients. Errors of the
 // start: a *config.Error or config.Errors, one that is ErrRunning, a
-// *project.UnsafeError.
+// *project.UnsafeError. Any other error is what went wrong at the end, such as
+// processes of the backend that could not be ended.
 func Run(ctx context.Context, o Options) (err error) {
 	c, err := config.Load(o.Project.Root)
 	if err != nil {
@@ -74,12 +74,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Project.EnsureDirs(); err != nil {
 		return err
 	}
-	d := &daemon{options: o, buffer: logs.NewBuffer(logs.Limits{}), since: time.Now(), instance: rand.Text(), quit: make(chan struct{})}
+	d := &daemon{
+		options: o, buffer: logs.NewBuffer(logs.Limits{}), since: time.Now(), instance: rand.Text(),
+		quit: make(chan struct{}),
+	}
 	file := logs.NewFile(o.Project.DaemonLog())
 	defer func() { err = errors.Join(err, file.Close()) }()
 	handlers := []slog.Handler{d.buffer.Handler(), file.Handler(d.mask)}
 	if o.Log != nil {
-		handlers = append(handlers, o.Log)
+		handlers = append(handlers, maskingHandler{next: o.Log, mask: d.mask})
 	}
 	d.log = slog.New(slog.NewMultiHandler(handlers...))
 
@@ -92,16 +95,18 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := d.assemble(c, lock); err != nil {
 		return err
 	}
-	d.log.Info("the daemon serves", "version", o.Version, "project", o.Project.Root, "socket", lock.Socket(), "environment", d.launcher.environment.origin())
-	cause := d.run(ctx, c, lock)
+	d.log.Info("the daemon serves", "version", o.Version, "project", o.Project.Root,
+		"socket", d.socket, "environment", d.launcher.origin.String())
+	cause, survivors := d.run(ctx, lock)
 	d.log.Info("the daemon ended", "cause", cause)
-	return d.settle(cause)
+	return errors.Join(d.settle(ctx, cause), survivors)
 }
 
 // daemon is the parts and what joins them. Only its last fields change after
 // assemble.
 type daemon struct {
 	options  Options
+	config   *config.Config // of the start; the launcher knows the latest
 	since    time.Time
 	instance string
 	socket   string
@@ -114,52 +119,47 @@ type daemon struct {
 	watcher    *watch.Watcher
 	controller *controller
 	server     *grpc.Server
-	attached   sync.WaitGroup // the pumps of attachments
+	serving    sync.WaitGroup // the listeners, and the pumps of attachments
 
 	stopOnce sync.Once
-	quit     chan struct{} // closed when somebody asked the daemon to stop
+	quit     chan struct{} // closed when the daemon is to end
 	idleAt   atomic.Pointer[time.Time]
 }
 
 // assemble makes the parts; nothing runs yet.
 func (d *daemon) assemble(c *config.Config, lock *instance.Instance) error {
 	p := d.options.Project
-	d.socket = lock.Socket()
-	terminalPath, err := d.terminalPath()
-	if err != nil {
-		return err
-	}
-	env, err := adoptEnvironment(p.Environment(), environment{
+	d.config, d.socket = c, lock.Socket()
+	var err error
+	if d.launcher, err = newLauncher(c, p, origin{
 		Terminal: !d.options.Autostarted, PID: os.Getppid(), Since: d.since, Variables: d.options.Environ,
-	})
-	if err != nil {
-		return err
-	}
-	if d.launcher, err = newLauncher(c, p.Overrides(), env, terminalPath, d.log); err != nil {
+	}, d.log); err != nil {
 		return err
 	}
 	if d.watcher, err = watch.New(watch.Config{
 		Root: c.Root, Paths: c.Watch.Paths, Ignore: c.Watch.Ignore, Settle: c.Watch.Settle,
 		Entry: c.DeriveEntry(), Poll: c.Watch.Poll, Logger: d.log,
 	}); err != nil {
-		return fmt.Errorf("watching: %w", err)
+		return err
 	}
+	tools := toolNames(c.Proxy.ToolPrefix)
+	d.controller = &controller{launcher: d.launcher, buffer: d.buffer, look: d.look}
 	// Router and supervisor need each other. Neither calls the other before it
 	// runs, so the router may be given a supervisor that is not there yet.
 	d.router = relay.New(relay.Config{
 		Backend: (*demand)(d), Facts: func(e era.Era) (era.Facts, bool) { return d.supervisor.Facts(e) },
-		Tools:       toolbox{devtools.New(c.Proxy.ToolPrefix, toolController{d.control()})},
+		Tools: toolbox{devtools.New(c.Proxy.ToolPrefix, toolController{d.controller})}, Reword: tools.Replace,
 		RequestWait: c.Proxy.RequestWait, MaxMessage: c.Proxy.MaxMessage, Offer: offers[c.Proxy.Front],
 		Instance: d.instance, Logger: d.log,
 	})
 	d.supervisor = backend.New(backend.Config{
 		Launch: d.launcher.launch, Command: c.Backend.Command, Greeting: d.router.Greeting,
-		Build: d.build(c), Output: d.output, Baseline: d.watcher.Baseline,
+		Build: d.build, Output: d.output, Baseline: d.watcher.Baseline,
 		Observer:   observer{router: d.router, watcher: d.watcher, mask: d.launcher.mask},
 		RecordFile: p.Record(), SnapshotFile: p.Snapshot(), Marker: p.Hash, Logger: d.log,
 	})
 	d.controller.supervisor = d.supervisor
-	d.server = d.newServer(c)
+	d.server = d.newServer()
 	return nil
 }
 
@@ -173,39 +173,15 @@ type demand daemon
 func (d *demand) Need(starter era.Peer)     { d.supervisor.Need(starter) }
 func (d *demand) Drained(generation uint64) { d.supervisor.Drained(generation) }
 
-func (d *daemon) control() *controller {
-	d.controller = &controller{launcher: d.launcher, buffer: d.buffer, look: d.look}
-	return d.controller
-}
-
-// terminalPath returns the PATH of the last start from a terminal, which is
-// this one's if it is one. It outlives a stop: a GUI client may be the next to
-// start a daemon.
-func (d *daemon) terminalPath() (string, error) {
-	file := filepath.Join(d.options.Project.StateDir, "terminal-path.json")
-	if !d.options.Autostarted {
-		path := lookup(d.options.Environ, "PATH")
-		if err := writeJSON(file, path); err != nil {
-			return "", fmt.Errorf("keeping the terminal's PATH: %w", err)
-		}
-		return path, nil
-	}
-	path, _, err := readJSON[string](file)
-	if err != nil {
-		return "", fmt.Errorf("reading the terminal's PATH: %w", err)
-	}
-	return path, nil
-}
-
-func (d *daemon) newServer(c *config.Config) *grpc.Server {
+func (d *daemon) newServer() *grpc.Server {
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(client.MaxCallMessage), grpc.MaxSendMsgSize(client.MaxCallMessage),
 		grpc.InitialWindowSize(client.WindowSize), grpc.InitialConnWindowSize(client.WindowSize),
 		grpc.WaitForHandlers(true),
 	)
 	devproxyv1.RegisterAttachServiceServer(server, &attachService{
-		router: d.router, version: d.options.Version, instance: d.instance, root: c.Root,
-		environ: d.launcher.environment.Variables, log: d.log, pumps: &d.attached,
+		router: d.router, version: d.options.Version, instance: d.instance, root: d.config.Root,
+		environ: newEnvironment(d.launcher.origin.Variables), log: d.log, pumps: &d.serving,
 	})
 	devproxyv1.RegisterControlServiceServer(server, &controlService{controller: d.controller, stop: d.stop, quit: d.quit})
 	healthServer := health.NewServer()
@@ -215,29 +191,19 @@ func (d *daemon) newServer(c *config.Config) *grpc.Server {
 	return server
 }
 
-// build returns what runs the build command as it is at that time.
-func (d *daemon) build(c *config.Config) func(context.Context, func(string)) error {
-	if !c.Build.Configured() {
-		return nil
+// build runs the build command as it is at that time.
+func (d *daemon) build(ctx context.Context, out func(string)) error {
+	// The watcher waits: what a build leaves half done must start nothing.
+	release := d.watcher.Hold()
+	defer release()
+	spec, err := d.launcher.build()
+	if err != nil {
+		return err
 	}
-	return func(ctx context.Context, out func(string)) error {
-		// The watcher waits: what a build leaves half done must start nothing.
-		release := d.watcher.Hold()
-		defer release()
-		c := d.launcher.reload()
-		env, err := d.launcher.variables(c)
-		if err != nil {
-			return err
-		}
-		result := build.Run(ctx, build.Spec{
-			Command: c.Build.Script, Argv: c.Build.Argv, Dir: c.Root, Env: pairs(env), Timeout: c.Build.Timeout,
-			Marker: d.options.Project.Hash + ":build",
-		}, func(line string) {
-			d.buffer.Append(logs.Entry{Source: logs.Build, Stream: "output", Text: line})
-			out(line)
-		})
-		return result.Err
-	}
+	return build.Run(ctx, spec, func(line string) {
+		d.buffer.Append(logs.Entry{Source: logs.Build, Stream: "output", Text: line})
+		out(line)
+	}).Err
 }
 
 // output keeps a line of the backend.
@@ -245,10 +211,11 @@ func (d *daemon) output(generation uint64, stream, line string) {
 	d.buffer.Append(logs.Entry{Source: logs.Backend, Stream: stream, Generation: generation, Text: line})
 }
 
-// mask hides secrets in what goes to disk.
+// mask hides secrets in what is logged. Before there is a launcher it knows the
+// usual forms of credentials only.
 func (d *daemon) mask(text string) string {
 	if d.launcher == nil {
-		return text
+		return (*logs.Masker)(nil).Mask(text)
 	}
 	return d.launcher.mask().Mask(text)
 }
@@ -257,55 +224,65 @@ func (d *daemon) mask(text string) string {
 func (d *daemon) stop() { d.stopOnce.Do(func() { close(d.quit) }) }
 
 // run runs the parts until the daemon is to end, then ends them in the order
-// in which they need each other, and returns why.
-func (d *daemon) run(ctx context.Context, c *config.Config, lock *instance.Instance) error {
+// in which they need each other. It returns why, and what is left of the
+// backend's processes if anything is.
+func (d *daemon) run(ctx context.Context, lock *instance.Instance) (cause, survivors error) {
 	// The parts outlive ctx, each until it is its turn.
 	base := context.WithoutCancel(ctx)
 	failed := make(chan error, 4) // one for each part that can fail
 
 	aids := spawn(base, func(ctx context.Context, aids *sync.WaitGroup) {
-		aids.Go(func() { d.report(failed, process.Subreaper(ctx)) })
-		aids.Go(func() { d.report(failed, d.watcher.Run(ctx)) })
+		aids.Go(func() { report(failed, process.Subreaper(ctx)) })
+		aids.Go(func() { report(failed, d.watcher.Run(ctx)) })
 		aids.Go(func() { d.passChanges(ctx) })
-		aids.Go(func() { d.report(failed, lock.Watch(ctx, d.serve)) })
-		if c.Backend.Start == config.Eager {
+		if d.config.Backend.Start == config.Eager {
 			aids.Go(func() { d.startEagerly(ctx) })
 		}
 	})
 	router := spawn(base, func(ctx context.Context, router *sync.WaitGroup) {
-		router.Go(func() { d.report(failed, d.router.Run(ctx)) })
+		router.Go(func() { report(failed, d.router.Run(ctx)) })
 	})
-	var survivors error
 	supervisor := spawn(base, func(ctx context.Context, supervisor *sync.WaitGroup) {
 		supervisor.Go(func() { survivors = d.supervisor.Run(ctx) })
 	})
+	door := spawn(base, func(ctx context.Context, door *sync.WaitGroup) {
+		door.Go(func() { report(failed, lock.Watch(ctx, d.serve)) })
+	})
 	d.serve(lock.Listener())
 
-	cause := d.await(ctx, c, failed)
+	cause = d.await(ctx, failed)
 
 	d.stop() // for calls that would last, such as a followed log
+	// Whoever comes from now on starts the next daemon, which waits for the end
+	// of this one.
+	door.end(cause)
+	_ = lock.Listener().Close()
 	d.router.Shutdown(relay.ErrShutdown)
 	supervisor.end(cause)
 	router.end(relay.ErrShutdown)
 	aids.end(cause)
 	d.endServer()
-	d.attached.Wait()
+	d.serving.Wait()
 	if survivors != nil {
-		return fmt.Errorf("ending the backend: %w", survivors)
+		survivors = fmt.Errorf("ending the backend: %w", survivors)
 	}
-	return cause
+	return cause, survivors
 }
 
 // await returns why the daemon is to end.
-func (d *daemon) await(ctx context.Context, c *config.Config, failed <-chan error) error {
+func (d *daemon) await(ctx context.Context, failed <-chan error) error {
 	idle := make(chan error, 1)
-	if d.options.Autostarted && !d.launcher.environment.Terminal && c.Proxy.IdleExit > 0 {
-		idleCtx, cancel := context.WithCancelCause(ctx)
+	// One that succeeds a daemon from a terminal stays as that one did.
+	if limit := d.config.Proxy.IdleExit; limit > 0 && !d.launcher.origin.Terminal {
 		var waiting sync.WaitGroup
 		defer waiting.Wait()
+		idleCtx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
+		clients := func() int { return len(d.router.Snapshot()) }
 		waiting.Go(func() {
-			idle <- awaitIdle(idleCtx, c.Proxy.IdleExit, func() int { return len(d.router.Snapshot()) }, func(at time.Time) { d.idleAt.Store(&at) })
+			if awaitIdle(idleCtx, limit, clients, func(at time.Time) { d.idleAt.Store(&at) }) {
+				idle <- errIdle
+			}
 		})
 	}
 	select {
@@ -314,9 +291,6 @@ func (d *daemon) await(ctx context.Context, c *config.Config, failed <-chan erro
 	case <-d.quit:
 		return errQuit
 	case err := <-idle:
-		if err == nil {
-			err = errIdle
-		}
 		return err
 	case err := <-failed:
 		return err
@@ -325,7 +299,7 @@ func (d *daemon) await(ctx context.Context, c *config.Config, failed <-chan erro
 
 // settle forgets what only lasts until somebody stops the daemon, and tells an
 // orderly end from a failure.
-func (d *daemon) settle(cause error) error {
+func (d *daemon) settle(ctx context.Context, cause error) error {
 	p := d.options.Project
 	switch {
 	case errors.Is(cause, errQuit):
@@ -333,7 +307,7 @@ func (d *daemon) settle(cause error) error {
 	case errors.Is(cause, errIdle):
 		// Nobody is attached who could expect the old environment.
 		return forget(p.Environment())
-	case errors.Is(cause, context.Canceled), errors.Is(cause, context.DeadlineExceeded):
+	case ctx.Err() != nil && errors.Is(cause, context.Cause(ctx)):
 		return nil
 	}
 	return cause
@@ -357,9 +331,9 @@ func (d *daemon) passChanges(ctx context.Context) {
 	}
 }
 
-// serve serves a listener until it is closed; d.endServer waits for that.
+// serve serves a listener until it is closed; d.serving counts it.
 func (d *daemon) serve(listener net.Listener) {
-	d.attached.Go(func() {
+	d.serving.Go(func() {
 		if err := d.server.Serve(listener); err != nil && !errors.Is(err, net.ErrClosed) {
 			d.log.Warn("serving ended", "error", err)
 		}
@@ -367,17 +341,27 @@ func (d *daemon) serve(listener net.Listener) {
 }
 
 func (d *daemon) endServer() {
-	timer := time.AfterFunc(graceForCalls, d.server.Stop)
+	ended := make(chan struct{})
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		d.server.GracefulStop()
+		close(ended)
+	})
+	timer := time.NewTimer(graceForCalls)
 	defer timer.Stop()
-	d.server.GracefulStop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		d.server.Stop()
+	}
+	ending.Wait()
 }
 
 // report hands over the error of a part that ended by itself.
-func (d *daemon) report(failed chan<- error, err error) {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errQuit) || errors.Is(err, errIdle) || errors.Is(err, relay.ErrShutdown) {
-		return
+func report(failed chan<- error, err error) {
+	if err != nil {
+		failed <- err
 	}
-	failed <- err
 }
 
 // part is some goroutines with one end.
@@ -401,16 +385,17 @@ func (p part) end(cause error) {
 
 // look takes a view of everything.
 func (d *daemon) look(show bool) view {
-	c := d.launcher.current()
+	c, fault := d.launcher.current()
 	v := view{
 		daemon: daemonView{
-			version: d.options.Version, root: c.Root, socket: d.socket, logFile: d.options.Project.DaemonLog(),
-			configFile: d.options.Project.Config(), instance: d.instance, origin: d.launcher.environment.origin(),
+			version: d.options.Version, root: d.config.Root, socket: d.socket, logFile: d.options.Project.DaemonLog(),
+			configFile: d.options.Project.Config(), instance: d.instance, origin: d.launcher.origin.String(),
 			pid: os.Getpid(), since: d.since,
 		},
 		backend: d.supervisor.Status(), sessions: d.router.Snapshot(), watch: d.watcher.Status(),
-		command: c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.String(),
+		command: c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.String(), fault: fault,
 		overrides: d.launcher.currentOverrides(), mask: masking{masker: d.launcher.mask(), show: show},
+		tools: toolNames(d.config.Proxy.ToolPrefix),
 	}
 	if at := d.idleAt.Load(); at != nil {
 		v.daemon.idleDeadline = *at

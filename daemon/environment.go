@@ -5,17 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"maps"
 	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"time"
+
+	"github.com/debugmcp/devproxy/internal/process"
+	"github.com/debugmcp/devproxy/internal/project"
 )
 
-// environment is where the backend's environment comes from. It is kept on disk
-// so that every daemon that starts by itself gives the backend the same
-// variables as the one before; only a start from a terminal replaces it, and a
-// stop forgets it.
-type environment struct {
+// origin is where the backend's environment comes from. It is kept on disk so
+// that every daemon that starts by itself gives the backend the same variables
+// as the one before; only a start from a terminal replaces it, and a stop
+// forgets it.
+type origin struct {
 	// Terminal tells a person's "devproxyd start" from a client's shim.
 	Terminal bool      `json:"terminal"`
 	PID      int       `json:"pid"`
@@ -24,82 +28,84 @@ type environment struct {
 	Variables []string `json:"variables"`
 }
 
-// origin says in words whose environment it is.
-func (e environment) origin() string {
+// String says in words whose environment it is.
+func (o origin) String() string {
 	who := "the client that started the daemon first"
-	if e.Terminal {
+	if o.Terminal {
 		who = "a terminal"
 	}
-	return fmt.Sprintf("%s, pid %d, %s", who, e.PID, e.Since.Format(time.DateTime))
+	return fmt.Sprintf("%s, pid %d, %s", who, o.PID, o.Since.Format(time.DateTime))
 }
 
-// adoptEnvironment returns the environment for this daemon's backend: the kept
-// one if the daemon started by itself and one is kept, otherwise the given one,
+// adoptOrigin returns the environment for this daemon's backend: the kept one
+// if the daemon started by itself and one is kept, otherwise the given one,
 // which is kept from then on.
-func adoptEnvironment(file string, given environment) (environment, error) {
+func adoptOrigin(file string, given origin, log *slog.Logger) (origin, error) {
 	if !given.Terminal {
-		kept, found, err := readJSON[environment](file)
-		if err != nil {
-			return environment{}, fmt.Errorf("reading the kept environment: %w", err)
-		}
-		if found {
+		if kept, found := readKept[origin](file, log); found {
 			return kept, nil
 		}
 	}
-	if err := writeJSON(file, given); err != nil {
-		return environment{}, fmt.Errorf("keeping the environment: %w", err)
+	if err := keep(file, given); err != nil {
+		return origin{}, fmt.Errorf("keeping the environment: %w", err)
 	}
 	return given, nil
 }
 
-// lookup returns the value of a variable in "NAME=value" pairs, where the last
-// one counts.
-func lookup(variables []string, name string) string {
-	value := ""
-	for _, pair := range variables {
-		if n, v, ok := strings.Cut(pair, "="); ok && n == name {
-			value = v
-		}
+// adoptTerminalPath returns the PATH of the last start from a terminal, which is
+// this one's if it is one. It outlives a stop: a GUI client may be the next to
+// start a daemon.
+func adoptTerminalPath(file string, given origin, log *slog.Logger) (string, error) {
+	if !given.Terminal {
+		path, _ := readKept[string](file, log)
+		return path, nil
 	}
-	return value
+	path := process.SearchPath(given.Variables)
+	if err := keep(file, path); err != nil {
+		return "", fmt.Errorf("keeping the terminal's PATH: %w", err)
+	}
+	return path, nil
 }
 
-// readJSON reads a file that writeJSON wrote. A file that does not exist is no
-// error.
-func readJSON[T any](file string) (value T, found bool, err error) {
+// adoptOverrides returns the overrides of the daemon before, if it is to be
+// succeeded by this one: a start from a terminal begins without any.
+func adoptOverrides(file string, given origin, log *slog.Logger) (map[string]string, error) {
+	if !given.Terminal {
+		overrides, _ := readKept[map[string]string](file, log)
+		return overrides, nil
+	}
+	if err := forget(file); err != nil {
+		return nil, fmt.Errorf("forgetting the overrides: %w", err)
+	}
+	return nil, nil //nolint:nilnil // there are none
+}
+
+// readKept reads a file that keep wrote. One that cannot be read is as good as
+// none: what it kept is a convenience, and must not keep the daemon from starting.
+func readKept[T any](file string, log *slog.Logger) (value T, found bool) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return value, false, nil
+		return value, false
+	}
+	var kept T
+	if err == nil {
+		err = json.Unmarshal(raw, &kept)
 	}
 	if err != nil {
-		return value, false, err
+		log.Warn("ignoring what an earlier daemon kept", "file", file, "error", err)
+		return value, false
 	}
-	if err := json.Unmarshal(raw, &value); err != nil {
-		return value, false, fmt.Errorf("%s: %w", file, err)
-	}
-	return value, true, nil
+	return kept, true
 }
 
-// writeJSON replaces a file of the state folder in one step, readable by its
-// owner alone: what is kept there holds secrets.
-func writeJSON(file string, value any) error {
+// keep writes a file of the state folder, readable by its owner alone: what is
+// kept there holds secrets.
+func keep(file string, value any) error {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(raw)
-	err = errors.Join(err, temporary.Sync(), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary.Name()))
-	}
-	return nil
+	return project.WriteFile(file, raw)
 }
 
 // forget removes a kept file.
@@ -109,3 +115,44 @@ func forget(file string) error {
 	}
 	return nil
 }
+
+// environment is variables by name. Where the system does not tell names apart
+// by their case, at most one spelling of each is in it.
+type environment map[string]string
+
+// newEnvironment reads "NAME=value" pairs, of which the last one counts.
+func newEnvironment(pairs []string) environment {
+	e := make(environment, len(pairs))
+	for _, pair := range pairs {
+		// Windows keeps the directories of its drives in variables such as "=C:".
+		for i := 1; i < len(pair); i++ {
+			if pair[i] == '=' {
+				e.set(pair[:i], pair[i+1:])
+				break
+			}
+		}
+	}
+	return e
+}
+
+func (e environment) set(name, value string) {
+	maps.DeleteFunc(e, func(other, _ string) bool { return sameVariable(other, name) })
+	e[name] = value
+}
+
+// overlay sets all variables of another set.
+func (e environment) overlay(variables map[string]string) {
+	for name, value := range variables {
+		e.set(name, value)
+	}
+}
+
+func (e environment) pairs() []string {
+	pairs := make([]string, 0, len(e))
+	for _, name := range slices.Sorted(maps.Keys(e)) {
+		pairs = append(pairs, name+"="+e[name])
+	}
+	return pairs
+}
+
+func (e environment) path() string { return process.SearchPath(e.pairs()) }

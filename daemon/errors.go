@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 
 	"google.golang.org/grpc/codes"
@@ -18,6 +19,9 @@ func toStatus(err error) error {
 		return status.Error(codes.Unavailable, err.Error())
 	case errors.Is(err, relay.ErrSlowConsumer), errors.Is(err, relay.ErrTooManySessions):
 		return status.Error(codes.ResourceExhausted, err.Error())
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return status.FromContextError(err).Err()
 	}
 	if _, ok := status.FromError(err); ok {
 		return err

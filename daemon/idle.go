@@ -9,30 +9,30 @@ import (
 // small beside any sensible idle_exit.
 const idleCheck = time.Second
 
-// awaitIdle returns when no client has been attached for the given time, or
-// when ctx ends, whose cause it then returns. deadline hears when the time will
-// be up, and zero while somebody is attached.
-func awaitIdle(ctx context.Context, idle time.Duration, clients func() int, deadline func(time.Time)) error {
+// awaitIdle returns true when no client has been attached for the given time,
+// and false when ctx ends. deadline hears when the time will be up, and zero
+// while somebody is attached.
+func awaitIdle(ctx context.Context, idle time.Duration, clients func() int, deadline func(time.Time)) bool {
 	ticker := time.NewTicker(min(idleCheck, idle))
 	defer ticker.Stop()
 	since := time.Now()
 	for {
-		if clients() > 0 {
+		switch {
+		case clients() > 0:
 			since = time.Time{}
 			deadline(time.Time{})
-		} else {
-			if since.IsZero() {
-				since = time.Now()
-			}
-			if time.Since(since) >= idle {
-				return nil
-			}
+		case since.IsZero():
+			since = time.Now()
+			deadline(since.Add(idle))
+		case time.Since(since) >= idle:
+			return true
+		default:
 			deadline(since.Add(idle))
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false
 		}
 	}
 }

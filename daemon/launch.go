@@ -2,55 +2,80 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
+	"os"
+	"strings"
 	"sync"
 
 	"github.com/debugmcp/devproxy/daemon/backend"
 	"github.com/debugmcp/devproxy/daemon/backend/link"
+	"github.com/debugmcp/devproxy/daemon/build"
 	"github.com/debugmcp/devproxy/daemon/logs"
 	"github.com/debugmcp/devproxy/internal/config"
 	"github.com/debugmcp/devproxy/internal/process"
+	"github.com/debugmcp/devproxy/internal/project"
 )
 
-// launcher says how to start the next generation. The configuration is read
-// anew for each, so that a person who corrects [backend] or [build] needs no
-// new daemon; the other sections are those the daemon started with.
+// maxPast bounds the environments whose secrets are still hidden, the latest
+// ones: as many as somebody tries out in a day.
+const maxPast = 64
+
+var errNoBuild = errors.New("there is no build command; set [build] command in devproxy.toml")
+
+// launcher says how to start the next generation, and how to build. The
+// configuration is read anew for each, so that a person who corrects [backend]
+// or [build] needs no new daemon; the other sections are those the daemon
+// started with.
 type launcher struct {
 	root          string
+	marker        string
 	overridesFile string
-	environment   environment
+	origin        origin
 	// terminalPath is the PATH of the last start from a terminal, for commands
 	// that a GUI client's short PATH does not have. Empty if there was none.
 	terminalPath string
 	log          *slog.Logger
 
+	// keeping orders the changes of the overrides on disk and in memory.
+	keeping sync.Mutex
+
 	mu        sync.Mutex
 	config    *config.Config    // the last one without a fault
+	fault     string            // of the file since then; empty for none
 	overrides map[string]string // the set of dev_restart and "devproxyctl restart --env"
-	masker    *logs.Masker      // knows the secrets of the environment below
+	masker    *logs.Masker      // knows the secrets of past
+	// past are the environments that a backend or build was given, the last one
+	// at the end. What an earlier one printed is still in the log.
+	past []map[string]string
 }
 
-func newLauncher(c *config.Config, overridesFile string, env environment, terminalPath string, log *slog.Logger) (*launcher, error) {
-	overrides, _, err := readJSON[map[string]string](overridesFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kept overrides: %w", err)
+// newLauncher adopts what earlier daemons of the project kept, or replaces it.
+func newLauncher(c *config.Config, p project.Project, given origin, log *slog.Logger) (*launcher, error) {
+	l := &launcher{root: c.Root, marker: p.Hash, overridesFile: p.Overrides(), log: log, config: c}
+	var err error
+	if l.terminalPath, err = adoptTerminalPath(p.TerminalPath(), given, log); err != nil {
+		return nil, err
 	}
-	l := &launcher{
-		root: c.Root, overridesFile: overridesFile, environment: env, terminalPath: terminalPath, log: log,
-		config: c, overrides: overrides,
+	if l.origin, err = adoptOrigin(p.Environment(), given, log); err != nil {
+		return nil, err
 	}
-	l.masker = l.newMasker(nil)
+	if l.overrides, err = adoptOverrides(p.Overrides(), given, log); err != nil {
+		return nil, err
+	}
+	l.remember(newEnvironment(l.origin.Variables))
+	l.remember(l.overrides)
 	return l, nil
 }
 
-// current returns the configuration of the last start, or the daemon's.
-func (l *launcher) current() *config.Config {
+// current returns the configuration of the last start, or the daemon's, and
+// what is wrong with the file if it could not be used since.
+func (l *launcher) current() (c *config.Config, fault string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.config
+	return l.config, l.fault
 }
 
 // currentOverrides returns a copy of the set of overrides.
@@ -67,25 +92,55 @@ func (l *launcher) mask() *logs.Masker {
 	return l.masker
 }
 
-// check reports whether the configuration as it is now could be used, before a
-// restart gives up a backend that runs.
-func (l *launcher) check() error {
+// remember has the secrets of an environment hidden from now on. The caller
+// holds mu or has the launcher for itself.
+func (l *launcher) remember(env map[string]string) {
+	if n := len(l.past); n > 0 && (len(env) == 0 || maps.Equal(l.past[n-1], env)) {
+		return
+	}
+	l.past = append(l.past, maps.Clone(env))
+	if len(l.past) > maxPast {
+		// The first one is the daemon's own, which is there to stay.
+		l.past = append(l.past[:1], l.past[2:]...)
+	}
+	l.masker = logs.NewMasker(l.past...)
+}
+
+// check returns the configuration as it is now if it could be used, before a
+// person's restart gives up a backend that runs.
+func (l *launcher) check() (*config.Config, error) {
 	c, err := config.Load(l.root)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = c.LoadEnv()
-	return err
+	return c, err
 }
 
 // setOverrides replaces the set of overrides, on disk too.
 func (l *launcher) setOverrides(overrides map[string]string) error {
-	if err := writeJSON(l.overridesFile, overrides); err != nil {
+	l.keeping.Lock()
+	defer l.keeping.Unlock()
+	if err := keep(l.overridesFile, overrides); err != nil {
 		return fmt.Errorf("keeping the overrides: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.overrides = maps.Clone(overrides)
+	l.remember(l.overrides)
+	return nil
+}
+
+// checkOverrides reports what no environment can hold.
+func checkOverrides(overrides map[string]string) error {
+	for name, value := range overrides {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return fmt.Errorf("%q is no name for an environment variable", name)
+		}
+		if strings.ContainsRune(value, 0) {
+			return fmt.Errorf("the value of %s must not contain a NUL character", name)
+		}
+	}
 	return nil
 }
 
@@ -94,30 +149,34 @@ func (l *launcher) setOverrides(overrides map[string]string) error {
 // somebody asks for is refused by check.
 func (l *launcher) reload() *config.Config {
 	c, err := config.Load(l.root)
-	if err != nil {
-		l.log.Warn("the configuration is faulty, the last good one is used", "error", err)
-		return l.current()
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.config = c
+	if err != nil {
+		l.log.Warn("the configuration cannot be used, the last good one stands in", "error", err)
+		l.fault = err.Error()
+		return l.config
+	}
+	l.config, l.fault = c, ""
 	return c
 }
 
 // launch returns how to start the next generation.
 func (l *launcher) launch(context.Context) (backend.Launch, error) {
 	c := l.reload()
-	env, err := l.variables(c)
-	if err != nil {
-		return backend.Launch{}, err
-	}
-	path, err := l.resolve(c, env)
+	env, err := l.environment(c)
 	if err != nil {
 		return backend.Launch{}, err
 	}
 	b := c.Backend
+	if _, err := os.Stat(b.Cwd); err != nil {
+		return backend.Launch{}, fmt.Errorf("the working directory ([backend] cwd): %w", err)
+	}
+	path, err := l.resolve(b, env)
+	if err != nil {
+		return backend.Launch{}, err
+	}
 	return backend.Launch{
-		Command: b.Command, Path: path, Dir: b.Cwd, Env: pairs(env),
+		Command: b.Command, Path: path, Dir: b.Cwd, Env: env.pairs(),
 		Transport: backend.Transport(b.Transport), Port: b.Port, Endpoint: b.Path, Health: b.Health,
 		Era:          choices[b.Era],
 		StartTimeout: b.StartTimeout, StopTimeout: b.StopTimeout, DrainTimeout: b.DrainTimeout,
@@ -130,61 +189,60 @@ var choices = map[config.Era]link.Choice{
 	config.EraAuto: link.Auto, config.EraLegacy: link.LegacyOnly, config.EraModern: link.ModernOnly,
 }
 
-// variables returns the backend's environment: the daemon's, then env_file,
-// then env, then the overrides.
-func (l *launcher) variables(c *config.Config) (map[string]string, error) {
+// build returns how to build.
+func (l *launcher) build() (build.Spec, error) {
+	c := l.reload()
+	if !c.Build.Configured() {
+		return build.Spec{}, errNoBuild
+	}
+	env, err := l.environment(c)
+	if err != nil {
+		return build.Spec{}, err
+	}
+	// What a build script calls is anybody's guess, so the terminal's PATH is
+	// there for what the own one does not have.
+	switch own := env.path(); {
+	case l.terminalPath == "" || l.terminalPath == own:
+	case own == "":
+		env.set("PATH", l.terminalPath)
+	default:
+		env.set("PATH", own+string(os.PathListSeparator)+l.terminalPath)
+	}
+	return build.Spec{
+		Command: c.Build.Script, Argv: c.Build.Argv, Dir: c.Root, Env: env.pairs(), Timeout: c.Build.Timeout,
+		Marker: l.marker + ":build",
+	}, nil
+}
+
+// environment returns the backend's: the daemon's, then env_file, then env, then
+// the overrides.
+func (l *launcher) environment(c *config.Config) (environment, error) {
 	file, err := c.LoadEnv()
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	env := toMap(l.environment.Variables)
+	env := newEnvironment(l.origin.Variables)
 	for _, layer := range []map[string]string{file, c.Backend.Env, l.overrides} {
-		maps.Copy(env, layer)
+		env.overlay(layer)
 	}
-	l.masker = l.newMasker(env)
+	l.remember(env)
 	return env, nil
-}
-
-func (l *launcher) newMasker(env map[string]string) *logs.Masker {
-	return logs.NewMasker(toMap(l.environment.Variables), env, l.overrides)
 }
 
 // resolve finds the command's program in the backend's PATH, else in that of the
 // last terminal.
-func (l *launcher) resolve(c *config.Config, env map[string]string) (string, error) {
-	path, err := process.LookPath(c.Backend.Command[0], env["PATH"], c.Backend.Cwd)
+func (l *launcher) resolve(b config.Backend, env environment) (string, error) {
+	path, err := process.LookPath(b.Command[0], env.path(), b.Cwd)
 	if err == nil || l.terminalPath == "" {
 		return path, err
 	}
-	path, terminalErr := process.LookPath(c.Backend.Command[0], l.terminalPath, c.Backend.Cwd)
+	path, terminalErr := process.LookPath(b.Command[0], l.terminalPath, b.Cwd)
 	if terminalErr != nil {
 		return "", err
 	}
 	// A script such as npx looks its interpreter up in the same place.
-	env["PATH"] = l.terminalPath
+	env.set("PATH", l.terminalPath)
 	return path, nil
-}
-
-func toMap(variables []string) map[string]string {
-	env := make(map[string]string, len(variables))
-	for _, pair := range variables {
-		// Windows keeps the directories of its drives in variables such as "=C:".
-		for i := 1; i < len(pair); i++ {
-			if pair[i] == '=' {
-				env[pair[:i]] = pair[i+1:]
-				break
-			}
-		}
-	}
-	return env
-}
-
-func pairs(env map[string]string) []string {
-	variables := make([]string, 0, len(env))
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		variables = append(variables, name+"="+env[name])
-	}
-	return variables
 }

@@ -35,6 +35,16 @@ func (o observer) Down(generation uint64, why backend.Failure) {
 	o.router.Down(generation, o.failure(why))
 }
 
+// toolNames puts the names that the dev tools have in this project into words
+// of the backend and the router, who know their usual ones.
+func toolNames(prefix string) *strings.Replacer {
+	var pairs []string
+	for _, name := range []string{"server_status", "rebuild_and_restart", "restart", "logs"} {
+		pairs = append(pairs, "dev_"+name, prefix+name)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
 // failure words a failure for clients: with the lines that explain it, and
 // without the secrets in them.
 func (o observer) failure(f backend.Failure) relay.Failure {

@@ -130,7 +130,12 @@ func (r *Router) fail(call *call, e *wire.Error) {
 }
 
 // failOwn answers a call with something that is not the backend's.
-func (r *Router) failOwn(call *call, why Failure) { r.respond(call, call.ownAnswer(why)) }
+func (r *Router) failOwn(call *call, why Failure) {
+	if r.config.Reword != nil {
+		why.Hint = r.config.Reword(why.hint(rowOf(why.Reason)))
+	}
+	r.respond(call, call.ownAnswer(why))
+}
 
 // ownAnswer is the response that tells a client of a failure of devproxy's.
 func (call *call) ownAnswer(why Failure) wire.Message {

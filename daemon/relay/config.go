@@ -20,6 +20,9 @@ type Config struct {
 	Facts func(era.Era) (era.Facts, bool)
 	// Tools are the dev tools merged into tools/list; nil for none.
 	Tools Tools
+	// Reword puts the names that the dev tools have into the hint of a failure,
+	// which knows their usual ones; nil leaves it as it is.
+	Reword func(hint string) string
 	// RequestWait is how long a request waits for a start or restart. Zero means
 	// DefaultRequestWait.
 	RequestWait time.Duration

@@ -176,6 +176,9 @@ func (p Project) Environment() string { return filepath.Join(p.StateDir, "enviro
 // Overrides holds the environment overrides of the last restart.
 func (p Project) Overrides() string { return filepath.Join(p.StateDir, "overrides.json") }
 
+// TerminalPath holds the PATH of the last start from a terminal.
+func (p Project) TerminalPath() string { return filepath.Join(p.StateDir, "terminal-path.json") }
+
 // DaemonLog is the log of the daemon.
 func (p Project) DaemonLog() string { return filepath.Join(p.StateDir, "daemon.log") }
 
