@@ -57,21 +57,23 @@ func (c *Client) Status(ctx context.Context, showSecrets bool) (*Status, error) 
 	return response.GetStatus(), nil
 }
 
-// Start starts the backend if it does not run. step hears what happens. The
-// error is an *OutcomeError when the backend did not come up.
+// Start starts the backend if it does not run. step, which must not be nil,
+// hears what happens. The error is an *OutcomeError when the backend did not
+// come up.
 func (c *Client) Start(ctx context.Context, step func(*Step)) error {
 	stream, err := c.Control().Start(ctx, &devproxyv1.StartRequest{})
 	return follow(stream, err, "starting the backend", step)
 }
 
-// Stop stops the backend.
+// Stop stops the backend. Errors and step are as for Start.
 func (c *Client) Stop(ctx context.Context, step func(*Step)) error {
 	stream, err := c.Control().Stop(ctx, &devproxyv1.StopRequest{})
 	return follow(stream, err, "stopping the backend", step)
 }
 
 // Restart restarts the backend, after a build if asked. A nil set of overrides
-// keeps the one there is, an empty one clears it.
+// keeps the one there is, an empty one clears it. Errors and step are as for
+// Start.
 func (c *Client) Restart(ctx context.Context, rebuild bool, overrides map[string]string, step func(*Step)) error {
 	request := &devproxyv1.RestartRequest{Rebuild: rebuild}
 	if overrides != nil {
@@ -122,9 +124,9 @@ type LogOptions struct {
 	ShowSecrets bool
 }
 
-// Logs passes log entries to entry, oldest first. With Follow it returns when
-// the context ends, entry fails, or the daemon ends, none of which but the
-// second is an error.
+// Logs passes log entries to entry, oldest first. With Follow it goes on until
+// the context ends or somebody stops the daemon, which are no errors, or until
+// entry fails or the connection breaks.
 func (c *Client) Logs(ctx context.Context, o LogOptions, entry func(*LogEntry) error) error {
 	request := &devproxyv1.StreamLogsRequest{Tail: o.Tail, Follow: o.Follow, ShowSecrets: o.ShowSecrets}
 	for _, name := range o.Sources {
@@ -146,8 +148,8 @@ func (c *Client) Logs(ctx context.Context, o LogOptions, entry func(*LogEntry) e
 	return fmt.Errorf("reading the logs: %w", readable(err))
 }
 
-// Shutdown asks the daemon to end and returns its process id. The daemon is
-// gone when the connection ends; see Ended.
+// Shutdown asks the daemon to end and returns its process id, without waiting
+// for that end.
 func (c *Client) Shutdown(ctx context.Context) (pid int64, err error) {
 	response, err := c.Control().Shutdown(ctx, &devproxyv1.ShutdownRequest{})
 	if err != nil {

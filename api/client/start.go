@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -253,7 +254,7 @@ func (o Options) start() (*child, error) {
 		Path:   binary,
 		Args:   append([]string{binary}, o.args()...),
 		Dir:    o.Project.Root,
-		Env:    o.Environment,
+		Env:    o.environment(),
 		Stdout: log.file,
 		Stderr: log.file,
 	})
@@ -280,6 +281,22 @@ func (o Options) args() []string {
 		args = append(args, "--socket", o.Socket)
 	}
 	return args
+}
+
+// backendMark is the variable that marks the processes of a backend.
+const backendMark = "DEVPROXY_BACKEND="
+
+// environment is the daemon's, without the mark of a backend: a server under
+// development may use devproxy itself, and the end of that server must not be
+// the end of a daemon that it started.
+func (o Options) environment() []string {
+	environment := o.Environment
+	if environment == nil {
+		environment = os.Environ()
+	}
+	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
+		return strings.HasPrefix(variable, backendMark)
+	})
 }
 
 // binary finds devproxyd: beside our own executable first, because a client's

@@ -11,7 +11,6 @@ import (
 
 	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/daemon"
-
 	"github.com/debugmcp/devproxy/internal/cli"
 	"github.com/debugmcp/devproxy/internal/config"
 )
@@ -21,9 +20,13 @@ func newRun(target *cli.Target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon in the foreground, its log on the terminal",
+		Long: `Run the daemon in the foreground, with its log on stderr, until Ctrl-C or
+"devproxyd stop". The backend gets the environment of this terminal.`,
+		Example: `  devproxyd run
+  devproxyd run --project ~/work/my-server`,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := target.Project()
+			p, err := configured(target)
 			if err != nil {
 				return err
 			}
@@ -34,7 +37,12 @@ func newRun(target *cli.Target) *cobra.Command {
 			if !autostarted && !detached {
 				options.Log = tint.NewTextHandler(cmd.ErrOrStderr(), &tint.Options{Level: slog.LevelInfo, NoColor: !colours()})
 			}
-			return runError(daemon.Run(cmd.Context(), options))
+			err = daemon.Run(cmd.Context(), options)
+			if errors.Is(err, daemon.ErrRunning) && (autostarted || detached) {
+				// Who started us dials the other one then.
+				return cli.WithCode(err, client.ExitRunning)
+			}
+			return faultOfFile(err)
 		},
 	}
 	cmd.Flags().BoolVar(&autostarted, "autostarted", false, "a client's shim starts it")
@@ -49,15 +57,11 @@ func colours() bool {
 	return term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("NO_COLOR") == ""
 }
 
-// runError gives the end of a daemon its exit code.
-func runError(err error) error {
-	_, faulty := errors.AsType[*config.Error](err)
+// faultOfFile makes a fault in devproxy.toml one of usage.
+func faultOfFile(err error) error {
+	_, fault := errors.AsType[*config.Error](err)
 	_, faults := errors.AsType[config.Errors](err)
-	switch {
-	case errors.Is(err, daemon.ErrRunning):
-		// Who started us dials the other one then.
-		return cli.WithCode(err, client.ExitRunning)
-	case faulty, faults:
+	if fault || faults {
 		return cli.Usage(err)
 	}
 	return err

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
 	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/internal/cli"
 	"github.com/debugmcp/devproxy/internal/process"
+	"github.com/debugmcp/devproxy/internal/project"
 )
 
 // startWithin bounds a start: a daemon serves within tens of milliseconds, and
@@ -25,18 +28,17 @@ func newStart(target *cli.Target) *cobra.Command {
 already, say so and succeed. The backend gets the environment of this terminal,
 and starts on the first request that needs it (or at once with start = "eager"
 in devproxy.toml).`,
+		Example: `  devproxyd start
+  devproxyd start --project ~/work/my-server`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return start(cmd, target) },
 	}
 }
 
 func start(cmd *cobra.Command, target *cli.Target) error {
-	p, err := target.Project()
+	p, err := configured(target)
 	if err != nil {
 		return err
-	}
-	if err := p.HasConfig(); err != nil {
-		return cli.Usage(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), startWithin, fmt.Errorf("no daemon after %s", startWithin))
 	defer cancel()
@@ -54,6 +56,9 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	if err != nil {
 		return err
 	}
+	if err := cli.CheckServes(status, p); err != nil {
+		return err
+	}
 	daemon := status.GetDaemon()
 	verb := "started"
 	if daemon.GetStartTime().AsTime().Before(began) {
@@ -63,49 +68,102 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	return err
 }
 
+// configured returns the project that is meant, which must have a devproxy.toml.
+func configured(target *cli.Target) (project.Project, error) {
+	p, err := target.Project()
+	if err != nil {
+		return p, err
+	}
+	return p, cli.Usage(p.HasConfig())
+}
+
 func newStop(target *cli.Target) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the backend and the daemon; return when both are gone",
-		Args:  cli.Args(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return stop(cmd, target) },
+		Long: `Stop the backend and the daemon, and return when both are gone. Clients keep
+their connection: the next request of one starts a daemon again. What was kept
+for the daemons that follow, the backend's environment and the overrides of
+"devproxyctl restart --env", is forgotten.`,
+		Example: `  devproxyd stop
+  devproxyd stop --project ~/work/my-server`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return stop(cmd, target) },
 	}
 }
 
+// stopPoll is how often the end of a daemon is looked for: no system has an
+// event for that which all have, and a person does not notice the delay.
+const stopPoll = 10 * time.Millisecond
+
 func stop(cmd *cobra.Command, target *cli.Target) error {
-	c, p, err := target.Dial(cmd.Context())
+	ctx := cmd.Context()
+	waited := false
+	c, p, err := target.Dial(ctx)
+	// A daemon that ends serves nobody any more, but holds its lock to the last;
+	// so does one that is about to serve.
+	for errors.Is(err, client.ErrNoDaemon) && locked(p) {
+		waited = true
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("waiting for the daemon of %s to end: %w", p.Root, err)
+		}
+		c, p, err = target.Dial(ctx)
+	}
 	if errors.Is(err, client.ErrNoDaemon) {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "no daemon runs for %s\n", p.Root)
-		return err
+		return stopped(cmd, p, waited)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	pid, err := c.Shutdown(cmd.Context())
+	pid, err := c.Shutdown(ctx)
 	if err != nil {
 		return err
 	}
 	// The backend's stop ladder takes as long as the project allows it, so only
 	// the person's patience bounds this.
-	if err := awaitEnd(cmd.Context(), int(pid)); err != nil {
-		return fmt.Errorf("waiting for the daemon, pid %d, to end: %w", pid, err)
+	for process.Alive(int(pid)) {
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("waiting for the daemon, pid %d, to end: %w", pid, err)
+		}
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd for %s stopped\n", p.Root)
+	return stopped(cmd, p, true)
+}
+
+// stopped tells what became of a stop once no daemon is there.
+func stopped(cmd *cobra.Command, p project.Project, was bool) error {
+	if !was {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "no daemon runs for %s\n", p.Root)
+		return err
+	}
+	// A backend that would not end leaves its record behind, unless it is that of
+	// a daemon which was started meanwhile.
+	if _, err := os.Stat(p.Record()); err == nil && !locked(p) {
+		return fmt.Errorf("the daemon of %s ended, but processes of its backend did not; see %s", p.Root, p.DaemonLog())
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "devproxyd for %s stopped\n", p.Root)
 	return err
 }
 
-// awaitEnd waits until a process that is no child of ours is gone. There is no
-// event for that which all systems have.
-func awaitEnd(ctx context.Context, pid int) error {
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for process.Alive(pid) {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// locked reports whether some process is the daemon of the project.
+func locked(p project.Project) bool {
+	if _, err := os.Stat(p.Lock()); err != nil {
+		return false
 	}
-	return nil
+	lock := flock.New(p.Lock())
+	defer func() { _ = lock.Close() }()
+	// A shared lock, so that two who look do not see each other.
+	free, err := lock.TryRLock()
+	return err == nil && !free
+}
+
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(stopPoll)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

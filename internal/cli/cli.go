@@ -35,9 +35,6 @@ const (
 const ExitCodes = `Exit codes: 0 done; 1 it did not happen, stderr says why; 2 wrong usage or
 configuration; 3 no daemon runs for the project; 130 interrupted.`
 
-// errInterrupted is the cause of a context that a signal ended.
-var errInterrupted = errors.New("interrupted")
-
 // usageError is an error of the command line or the configuration.
 type usageError struct{ error }
 
@@ -50,6 +47,17 @@ func Usage(err error) error {
 	}
 	return usageError{err}
 }
+
+// codedError is an error with an exit code of its own.
+type codedError struct {
+	error
+	code int
+}
+
+func (e codedError) Unwrap() error { return e.error }
+
+// WithCode gives err an exit code of its own.
+func WithCode(err error, code int) error { return codedError{err, code} }
 
 // Target is the daemon that a command is about.
 type Target struct {
@@ -95,10 +103,34 @@ func (t *Target) Dial(ctx context.Context) (*client.Client, project.Project, err
 	if errors.Is(err, client.ErrNoDaemon) {
 		return nil, p, fmt.Errorf("%w for %s (socket %s); start one with \"devproxyd start\"", client.ErrNoDaemon, p.Root, socket)
 	}
+	if err == nil && t.SocketPath != "" {
+		err = checkServes(ctx, c, p)
+	}
 	if err != nil {
 		return nil, p, fmt.Errorf("talking to the daemon of %s on %s: %w", p.Root, socket, err)
 	}
 	return c, p, nil
+}
+
+// checkServes closes a client whose daemon is not that of the project.
+func checkServes(ctx context.Context, c *client.Client, p project.Project) error {
+	status, err := c.Status(ctx, false)
+	if err == nil {
+		err = CheckServes(status, p)
+	}
+	if err != nil {
+		_ = c.Close()
+	}
+	return err
+}
+
+// CheckServes reports a daemon that is not that of the project: a socket that
+// somebody named may be anybody's.
+func CheckServes(status *client.Status, p project.Project) error {
+	if root := status.GetDaemon().GetProjectRoot(); root != p.Root {
+		return Usage(fmt.Errorf("the daemon there serves %s, not %s; check --socket and DEVPROXY_SOCKET", root, p.Root))
+	}
+	return nil
 }
 
 // Socket returns the path of the project's socket: the one named, the one a
@@ -152,9 +184,10 @@ func (e toldError) Unwrap() error { return e.error }
 func Told(err error) error { return toldError{err} }
 
 func exitCode(err error) int {
+	if coded, ok := errors.AsType[codedError](err); ok {
+		return coded.code
+	}
 	switch {
-	case errors.Is(err, errInterrupted):
-		return ExitInterrupted
 	case errors.Is(err, client.ErrNoDaemon):
 		return ExitNoDaemon
 	case errors.As(err, new(usageError)), strings.HasPrefix(err.Error(), "unknown command"):
