@@ -40,7 +40,7 @@ GO_FILES = $(shell find . -name '*.go' -not -path './api/devproxy/*' -not -path 
 
 .DEFAULT_GOAL := help
 .PHONY: help build install demo test test-short integration fmt fmt-check vet lint \
-	proto check-proto breaking fuzz bench clean
+	docs proto check-proto breaking fuzz bench clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ vet: ## Vet for Linux, macOS and Windows
 
 lint: ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...
+
+docs: ## Write the pages of docs/ that are made from the code
+	go test ./daemon -run '^TestGeneratedDocs$$' -update
 
 proto: ## Generate api/ from proto/
 	$(BUF) generate

@@ -82,9 +82,9 @@ func newStop(target *cli.Target) *cobra.Command {
 		Use:   "stop",
 		Short: "Stop the backend and the daemon; return when both are gone",
 		Long: `Stop the backend and the daemon, and return when both are gone. Clients keep
-their connection: the next request of one starts a daemon again. What was kept
-for the daemons that follow, the backend's environment and the overrides of
-"devproxyctl restart --env", is forgotten.`,
+their connection, and attach to the next daemon. The backend's environment and
+the overrides of "devproxyctl restart --env", which are kept for daemons that
+start by themselves, are forgotten.`,
 		Example: `  devproxyd stop
   devproxyd stop --project ~/work/my-server`,
 		Args: cli.Args(cobra.NoArgs),

@@ -86,8 +86,8 @@ var reasonTable = [...]struct {
 	{ShuttingDown, false, ""},
 }
 
-// hint returns what to do about a failure for that reason.
-func (r Reason) hint() string {
+// Hint returns what to do about a failure for that reason; empty if nothing.
+func (r Reason) Hint() string {
 	for _, row := range reasonTable {
 		if row.reason == r {
 			return row.hint
@@ -132,7 +132,7 @@ type Failure struct {
 
 // fail returns a failure with the hint of its reason.
 func fail(reason Reason, message string) *Failure {
-	return &Failure{Reason: reason, Message: message, Hint: reason.hint()}
+	return &Failure{Reason: reason, Message: message, Hint: reason.Hint()}
 }
 
 // Error is what happened, the lines that explain it, and what to do.

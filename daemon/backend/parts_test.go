@@ -26,12 +26,12 @@ func TestEveryReasonSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s is there twice", reason)
 		}
 		seen[reason] = true
-		if reason.hint() == "" && reason != ShuttingDown {
+		if reason.Hint() == "" && reason != ShuttingDown {
 			t.Errorf("%s has no hint", reason)
 		}
 	}
 	// DESIGN: a request during shutdown gets no hint to retry.
-	if ShuttingDown.hint() != "" {
+	if ShuttingDown.Hint() != "" {
 		t.Error("a shutdown hints at something to do")
 	}
 }
