@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -118,11 +119,27 @@ func (c cell) progress(t testing.TB) {
 	if result := must[toolResult](t, c.client, "callTool", args); result.text() != "done" {
 		t.Errorf("%s: slow gave %+v", c.client.name, result)
 	}
-	for i := 1; i <= 3; i++ {
-		heard := c.client.await(t, "progress", func(e event) bool { return e.Event == "progress" })
-		params := decode[struct{ Progress, Total int }](t, heard.Params)
-		if params.Progress != i || params.Total != 3 {
-			t.Errorf("%s: progress %d was %s", c.client.name, i, heard.Params)
+	c.client.wantProgress(t, 3)
+}
+
+// wantProgress takes the progress 1, 2, … of total out of the inbox.
+//
+// Both TypeScript SDKs forget a request when its result arrives before they
+// hand on the progress in the same chunk, and call that progress's token
+// unknown; on a loaded machine no server can keep two lines apart. It has
+// reached the client, which is what counts here.
+func (c *client) wantProgress(t testing.TB, total int) {
+	t.Helper()
+	for i := 1; i <= total; i++ {
+		late := fmt.Sprintf(`"progress":%d,"total":%d`, i, total)
+		heard := c.await(t, "progress", func(e event) bool {
+			return e.Event == "progress" || e.Event == "error" && strings.Contains(e.Message, "unknown token") && strings.Contains(e.Message, late)
+		})
+		if heard.Event == "error" {
+			continue
+		}
+		if params := decode[struct{ Progress, Total int }](t, heard.Params); params.Progress != i || params.Total != total {
+			t.Errorf("%s: progress %d of %d was %s", c.name, i, total, heard.Params)
 		}
 	}
 }

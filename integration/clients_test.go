@@ -139,12 +139,7 @@ func TestClientsTogether(t *testing.T) {
 				if result, err := calls[i].wait(t); err != nil || decode[toolResult](t, result).text() != "done" {
 					t.Errorf("%s: slow gave %s, %v", c.name, result, err)
 				}
-				for range i + 1 {
-					e := c.await(t, "its own progress", func(e event) bool { return e.Event == "progress" })
-					if total := decode[struct{ Total int }](t, e.Params).Total; total != i+1 {
-						t.Errorf("%s heard somebody else's progress: %s", c.name, e.Params)
-					}
-				}
+				c.wantProgress(t, i+1)
 				if more := c.heard(func(e event) bool { return e.Event == "progress" }); more > 0 {
 					t.Errorf("%s heard %d progress notifications too many", c.name, more)
 				}

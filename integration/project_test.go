@@ -169,16 +169,16 @@ func (p *project) terminalEnv() []string {
 }
 
 // clientEnv is the environment that SDK clients give a server they start: six
-// variables and no more.
+// variables and no more. (The TypeScript SDKs leave raceEnv out by themselves.)
 func (p *project) clientEnv() []string {
-	return []string{
+	return append([]string{
 		"HOME=" + p.home,
 		"LOGNAME=tester",
 		"PATH=" + os.Getenv("PATH"),
 		"SHELL=/bin/sh",
 		"TERM=dumb",
 		"USER=tester",
-	}
+	}, raceEnv...)
 }
 
 // outcome is what a finished command left.
