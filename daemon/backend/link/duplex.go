@@ -128,8 +128,12 @@ func (d *duplex) send(transmit func(frame []byte, id int64) error) error {
 
 // frame returns the bytes to send for an item, nil for none: then whoever waits for it has been told.
 func (d *duplex) frame(it item) []byte {
-	if it.refused {
+	if it.refused && it.id != 0 {
 		d.fail(it.id, &answerError{ErrQueueFull})
+		return nil
+	}
+	if it.refused {
+		d.o.Logger.Warn("dropped a notification to the backend", "method", it.m.Method, "error", ErrQueueFull)
 		return nil
 	}
 	frame := it.m.Bytes()
@@ -187,7 +191,7 @@ func (d *duplex) receiveBatch(frame []byte) {
 // unreadable takes a line that is no message. Most are a banner or a log line that went to the wrong stream, but
 // somebody may wait for what it was meant to be.
 func (d *duplex) unreadable(frame []byte, err error) {
-	if id, ok := answered(frame); ok && d.fail(id, unreadableAnswer(err)) {
+	if id, ok := answered(frame); ok && d.failUnread(id, unreadableAnswer(err)) {
 		return
 	}
 	if id, ok := asked(frame); ok {
@@ -197,8 +201,21 @@ func (d *duplex) unreadable(frame []byte, err error) {
 	d.o.Noise(cut(frame, maxNoise))
 }
 
-func unreadableAnswer(err error) error {
+func unreadableAnswer(err error) *answerError {
 	return &answerError{fmt.Errorf("the backend's answer is unreadable: %w", err)}
+}
+
+// failUnread ends the request whose answer cannot be read, which may be the handshake's, and reports whether it was
+// open.
+func (d *duplex) failUnread(id int64, err *answerError) bool {
+	d.mu.Lock()
+	handshake := d.waiting == id
+	d.mu.Unlock()
+	if handshake {
+		d.dispatchAnswer(wire.NewFailure(wire.IntID(id), err.Answer()))
+		return true
+	}
+	return d.fail(id, err)
 }
 
 func (d *duplex) dispatch(m wire.Message) {

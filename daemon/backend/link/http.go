@@ -227,6 +227,11 @@ func (l *httpLink) sendOrdered(ctx context.Context) {
 		if !ok {
 			return
 		}
+		if it.id == 0 && it.refused {
+			l.host.o.Logger.Warn("dropped a notification to the backend", "method", it.m.Method, "error", ErrQueueFull)
+			l.wasSent(it)
+			continue
+		}
 		if it.id == 0 {
 			sent := newMark()
 			posts.Go(func() {

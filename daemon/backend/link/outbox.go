@@ -10,7 +10,7 @@ import (
 type item struct {
 	m       wire.Message
 	id      int64 // of a request of ours, or of the one to cancel; else 0
-	refused bool  // the queue was full; the request only waits to be failed
+	refused bool  // the queue was full; a request only waits to be failed, a notification to be dropped
 }
 
 func (it item) size() int {
@@ -31,15 +31,15 @@ type outbox struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-// put adds an item. A request that finds the queue full comes out again as refused, so that it is failed by the
-// sending goroutine, not by the caller's.
+// put adds an item. What finds the queue full comes out again as refused, so that it is told by the sending
+// goroutine, not by the caller's. Answers to the backend are always taken: there are as many as it has asked for.
 func (b *outbox) put(it item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
-	if it.m.Kind == wire.Request && b.bytes > maxQueue {
+	if b.bytes > maxQueue && (it.m.Kind == wire.Request || it.m.Kind == wire.Notification) {
 		it.m.Params = nil
 		it.refused = true
 	}

@@ -38,6 +38,7 @@ func sdkServer(stopped chan<- struct{}) *mcp.Server {
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "steps"}, func(ctx context.Context, r *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
 		for i := range 3 {
+			//nolint:staticcheck // SA1019: servers of both eras log this way
 			err := errors.Join(progress(ctx, r, i), r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: i}))
 			if err != nil {
 				return nil, nil, err

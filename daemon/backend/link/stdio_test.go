@@ -82,12 +82,13 @@ func (p *program) serve(handle func(m wire.Message)) {
 
 // exit is what a row of the handshake table says instead of an answer.
 const (
-	exit    = "exit"
-	silence = "silence"
+	exit     = "exit"
+	silence  = "silence"
+	untagged = "untagged"
 )
 
 // scripted answers the n-th request of a method with the n-th text, the last one again and again: a result, an
-// error if it has a code, exit or silence.
+// error if it has a code, or one of the words above.
 func scripted(answers map[string][]string, asked *[]string) func(p *program) {
 	return func(p *program) {
 		for {
@@ -108,6 +109,8 @@ func scripted(answers map[string][]string, asked *[]string) func(p *program) {
 			case text == exit:
 				return
 			case text == silence:
+			case text == untagged:
+				p.say(`{"id":%s,"result":%s}`, m.ID, initializeResult)
 			case strings.HasPrefix(text, `{"code"`):
 				p.refuse(m, text)
 			default:
@@ -146,6 +149,8 @@ func TestHandshakeOnStdio(t *testing.T) {
 			init: []string{`{"code":0,"message":"duplicate"}`}, respawn: era.Legacy, asked: discover + " " + initialize},
 		{name: "the probe kills", order: both[era.Modern], disc: []string{exit}, respawn: era.Legacy, asked: discover},
 		{name: "silence", order: both[era.Modern], disc: []string{silence}, respawn: era.Legacy, asked: discover},
+		{name: "an answer without jsonrpc", order: both[era.Modern], disc: []string{untagged}, init: []string{untagged},
+			respawn: era.Legacy, asked: discover + " " + initialize},
 		{name: "nonsense as a result", order: both[era.Modern], disc: []string{`{"supportedVersions":7}`},
 			respawn: era.Legacy, asked: discover},
 

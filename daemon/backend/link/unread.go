@@ -96,13 +96,14 @@ func stringLength(text []byte) int {
 	return 0
 }
 
-// cut shortens text for a person, between two characters.
+// cut shortens text for a person, between two characters if it has any.
 func cut(text []byte, limit int) string {
 	if len(text) <= limit {
 		return string(text)
 	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
+	end := limit
+	for end > 0 && end > limit-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return string(text[:limit]) + "…"
+	return string(text[:end]) + "…"
 }
