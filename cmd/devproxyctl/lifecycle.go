@@ -17,6 +17,8 @@ func newStart(target *cli.Target) *cobra.Command {
 	return &cobra.Command{
 		Use:   "start",
 		Short: "Start the backend now instead of on the first request",
+		Long: `Start the backend now instead of on the first request that needs it, and return
+when it is up. If it runs already, say so and succeed.`,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := target.Dial(cmd.Context())
@@ -24,7 +26,7 @@ func newStart(target *cli.Target) *cobra.Command {
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			return follow(cmd, func(step func(*client.Step)) error { return c.Start(cmd.Context(), step) })
+			return follow(cmd, c, func(step func(*client.Step)) error { return c.Start(cmd.Context(), step) })
 		},
 	}
 }
@@ -33,6 +35,9 @@ func newStop(target *cli.Target) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the backend; the daemon goes on and starts it on the next request",
+		Long: `Stop the backend and return when all of its processes are gone. The daemon and
+its clients stay, and the next request that needs the backend starts it again.
+To stop the daemon too, see "devproxyd stop".`,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := target.Dial(cmd.Context())
@@ -40,7 +45,7 @@ func newStop(target *cli.Target) *cobra.Command {
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			return follow(cmd, func(step func(*client.Step)) error { return c.Stop(cmd.Context(), step) })
+			return follow(cmd, c, func(step func(*client.Step)) error { return c.Stop(cmd.Context(), step) })
 		},
 	}
 }
@@ -56,7 +61,8 @@ changed. With --rebuild the build command runs first, its output is shown, and
 if it fails the running backend is left alone.
 
 --env replaces the set of environment overrides, which lasts until it is
-replaced again, cleared with --clear-env, or forgotten by "devproxyd stop".`,
+replaced again, cleared with --clear-env, or forgotten by "devproxyd stop" or a
+"devproxyd start" that starts a daemon.`,
 		Example: `  devproxyctl restart
   devproxyctl restart --rebuild
   devproxyctl restart --env LOG_LEVEL=debug --env FEATURE_X=1
@@ -68,6 +74,9 @@ replaced again, cleared with --clear-env, or forgotten by "devproxyd stop".`,
 				return cli.Usage(err)
 			}
 			if clearEnv {
+				if overrides != nil {
+					return cli.Usage(errors.New("--env and --clear-env exclude each other"))
+				}
 				overrides = map[string]string{}
 			}
 			c, _, err := target.Dial(cmd.Context())
@@ -75,7 +84,7 @@ replaced again, cleared with --clear-env, or forgotten by "devproxyd stop".`,
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			return follow(cmd, func(step func(*client.Step)) error {
+			return follow(cmd, c, func(step func(*client.Step)) error {
 				return c.Restart(cmd.Context(), rebuild, overrides, step)
 			})
 		},
@@ -83,7 +92,6 @@ replaced again, cleared with --clear-env, or forgotten by "devproxyd stop".`,
 	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "run the build command first")
 	cmd.Flags().StringArrayVar(&assignments, "env", nil, "override an environment variable, `KEY=VALUE`; may be repeated")
 	cmd.Flags().BoolVar(&clearEnv, "clear-env", false, "clear the environment overrides")
-	cmd.MarkFlagsMutuallyExclusive("env", "clear-env")
 	return cmd
 }
 
@@ -103,19 +111,18 @@ func parseEnv(assignments []string) (map[string]string, error) {
 	return overrides, nil
 }
 
-// follow runs an operation, tells its steps on stderr, and its end.
-func follow(cmd *cobra.Command, operation func(step func(*client.Step)) error) error {
+// follow runs an operation, tells its steps on stderr, and what it has come to
+// on stdout.
+func follow(cmd *cobra.Command, c *client.Client, operation func(step func(*client.Step)) error) error {
 	stderr := cmd.ErrOrStderr()
 	began := time.Now()
-	var last string
-	var reached *client.Backend
+	last := ""
 	err := operation(func(step *client.Step) {
 		switch {
 		case step.GetBackend() != nil:
-			reached = step.GetBackend()
-			if state := client.StateName(reached.GetState()); state != last {
-				last = state
-				_, _ = fmt.Fprintf(stderr, "%s %s\n", since(began), describe(reached))
+			if line := describe(step.GetBackend()); line != last {
+				last = line
+				_, _ = fmt.Fprintf(stderr, "%s %s\n", since(began), line)
 			}
 		case step.GetBuild() != nil:
 			tellBuild(stderr, step.GetBuild())
@@ -123,13 +130,14 @@ func follow(cmd *cobra.Command, operation func(step func(*client.Step)) error) e
 			_, _ = fmt.Fprintf(stderr, "  %s\n", step.GetBuildOutput())
 		}
 	})
-	if _, failed := errors.AsType[*client.OutcomeError](err); failed {
-		cli.Report(stderr, cmd.Root().Name(), err)
-		return cli.Told(err)
+	if err != nil {
+		return err
 	}
-	if err == nil && reached != nil {
-		_, _ = fmt.Fprintln(cmd.OutOrStdout(), describe(reached))
+	status, err := c.Status(cmd.Context(), false)
+	if err != nil {
+		return err
 	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), describe(status.GetBackend()))
 	return err
 }
 
@@ -146,11 +154,11 @@ func describe(b *client.Backend) string {
 }
 
 func tellBuild(stderr io.Writer, b *client.BuildRun) {
-	outcome := "succeeded"
+	outcome := "the build succeeded"
 	if !b.GetOk() {
-		outcome = "failed: " + b.GetMessage()
+		outcome = b.GetMessage()
 	}
-	_, _ = fmt.Fprintf(stderr, "build %s after %s\n", outcome, b.GetDuration().AsDuration().Round(10*time.Millisecond))
+	_, _ = fmt.Fprintf(stderr, "%s, after %s\n", outcome, short(b.GetDuration().AsDuration()))
 }
 
 func since(began time.Time) string {

@@ -20,6 +20,9 @@ func newLogs(target *cli.Target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs",
 		Short: "Show the output of the backend, the build and the daemon",
+		Long: `Show the last lines that the backend, the build and the daemon wrote: stderr of
+the backend, and what it writes to stdout that is no message of the protocol.
+Text that looks secret is masked.`,
 		Example: `  devproxyctl logs -f
   devproxyctl logs -n 20 --source backend
   devproxyctl logs --json | jq -r .text`,
@@ -36,11 +39,11 @@ func newLogs(target *cli.Target) *cobra.Command {
 			}
 			defer func() { _ = c.Close() }()
 			out := cmd.OutOrStdout()
-			print := printLine
+			write := printLine
 			if asJSON {
-				print = printJSON
+				write = printJSON
 			}
-			return c.Logs(cmd.Context(), options, func(e *client.LogEntry) error { return print(out, e) })
+			return c.Logs(cmd.Context(), options, func(e *client.LogEntry) error { return write(out, e) })
 		},
 	}
 	flags := cmd.Flags()
@@ -58,8 +61,8 @@ func printLine(out io.Writer, e *client.LogEntry) error {
 	if e.GetGeneration() != 0 {
 		label = fmt.Sprintf("%s#%d", source, e.GetGeneration())
 	}
-	_, err := lipgloss.Fprintf(out, "%s %s %s\n",
-		faint.Render(e.GetTime().AsTime().Local().Format("15:04:05.000")), sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), e.GetText())
+	at := faint.Render(e.GetTime().AsTime().Local().Format("15:04:05.000"))
+	_, err := lipgloss.Fprintf(out, "%s %s %s\n", at, sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), e.GetText())
 	return err
 }
 

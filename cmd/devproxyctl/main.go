@@ -22,8 +22,13 @@ func newRoot() *cobra.Command {
 		Long: `devproxyctl sees and steers the MCP server that devproxy runs for a project: the
 one whose devproxy.toml is found upwards from the working directory.
 
-Data goes to stdout, messages to stderr. ` + cli.ExitCodes,
-		Args: cli.Args(cobra.NoArgs),
+Data goes to stdout, messages to stderr.
+
+` + cli.ExitCodes,
+		Example: `  devproxyctl status
+  devproxyctl logs -f
+  devproxyctl restart --rebuild`,
+		Args: cli.Group,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	target.AddFlags(root)

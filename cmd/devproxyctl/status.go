@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/internal/cli"
@@ -24,6 +26,8 @@ func newStatus(target *cli.Target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the backend, the attached clients, the build and what is watched",
+		Long: `Show the state of the backend, the daemon, the attached clients, the last build
+and what is watched. Values that look secret are masked. It starts nothing.`,
 		Example: `  devproxyctl status
   devproxyctl status --json | jq .status.backend.state`,
 		Args: cli.Args(cobra.NoArgs),
@@ -40,7 +44,8 @@ func newStatus(target *cli.Target) *cobra.Command {
 			if asJSON {
 				return printStatusJSON(cmd.OutOrStdout(), status)
 			}
-			return printStatus(cmd.OutOrStdout(), status, time.Now())
+			out := cmd.OutOrStdout()
+			return printStatus(out, status, time.Now(), terminalWidth(out))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -57,10 +62,24 @@ func printStatusJSON(out io.Writer, status *client.Status) error {
 	return err
 }
 
+// terminalWidth is how many columns a line has on the terminal that out is, 0
+// if it is none.
+func terminalWidth(out io.Writer) int {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // printStatus writes the status as a person reads it: one block a subject, its
-// name in the margin.
-func printStatus(out io.Writer, status *client.Status, now time.Time) error {
-	p := page{now: now}
+// name in the margin. Lines are wrapped at width, unless that is 0.
+func printStatus(out io.Writer, status *client.Status, now time.Time, width int) error {
+	p := page{now: now, width: width}
 	p.daemon(status.GetDaemon())
 	p.backend(status.GetBackend())
 	p.build(status.GetBuild())
@@ -71,14 +90,36 @@ func printStatus(out io.Writer, status *client.Status, now time.Time) error {
 }
 
 type page struct {
-	text strings.Builder
-	now  time.Time
+	text  strings.Builder
+	now   time.Time
+	width int
 }
+
+const (
+	// margin is the width of a subject and the space behind it.
+	margin = 9
+	// minText is the width below which wrapping would be worse than what the
+	// terminal does.
+	minText = 20
+)
 
 // row writes a line under a subject; the subject is given with its first line.
 func (p *page) row(subject, format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
-	fmt.Fprintf(&p.text, "%s %s\n", faint.Render(fmt.Sprintf("%-8s", subject)), line)
+	if width := p.width - margin; width >= minText {
+		line = lipgloss.Wrap(line, width, " ")
+	}
+	for part := range strings.Lines(line) {
+		fmt.Fprintf(&p.text, "%s %s\n", faint.Render(fmt.Sprintf("%-*s", margin-1, subject)), strings.TrimRight(part, "\n"))
+		subject = ""
+	}
+}
+
+// rows writes several lines, indented to stand out from those around them.
+func (p *page) rows(lines []string) {
+	for _, line := range lines {
+		p.row("", "  %s", line)
+	}
 }
 
 func (p *page) daemon(d *client.Daemon) {
@@ -109,9 +150,7 @@ func (p *page) backend(b *client.Backend) {
 	}
 	p.row("backend", "%s", line)
 	if b.GetMessage() != "" {
-		for part := range strings.Lines(b.GetMessage()) {
-			p.row("", "%s", strings.TrimRight(part, "\n"))
-		}
+		p.row("", "%s", b.GetMessage())
 	}
 	line = b.GetTransport()
 	if b.GetProtocolEra() != "" {
@@ -140,9 +179,7 @@ func (p *page) exit(b *client.Backend) {
 	if name := client.StateName(b.GetState()); name != "failed" && name != "backoff" {
 		return
 	}
-	for _, line := range exit.GetStderrTail() {
-		p.row("", "  %s", line)
-	}
+	p.rows(exit.GetStderrTail())
 }
 
 func (p *page) build(b *client.BuildRun) {
@@ -158,9 +195,7 @@ func (p *page) build(b *client.BuildRun) {
 	default:
 		p.row("build", "%s after %s, %s ago: %s", stateStyle("failed").Render("failed"), duration, p.since(b.GetStartTime()), b.GetCommand())
 		p.row("", "%s", b.GetMessage())
-		for _, line := range b.GetTail() {
-			p.row("", "  %s", line)
-		}
+		p.rows(b.GetTail())
 	}
 }
 
@@ -168,7 +203,11 @@ func (p *page) watch(w *client.Watch) {
 	if len(w.GetPaths()) == 0 {
 		return
 	}
-	p.row("watch", "%s: %d files, by %s", strings.Join(w.GetPaths(), ", "), w.GetFiles(), w.GetMode())
+	files := "files"
+	if w.GetFiles() == 1 {
+		files = "file"
+	}
+	p.row("watch", "%s: %d %s, by %s", strings.Join(w.GetPaths(), ", "), w.GetFiles(), files, w.GetMode())
 	if w.GetLastChanged() != "" {
 		p.row("", "last change %s ago: %s", p.since(w.GetLastChangeTime()), w.GetLastChanged())
 	}

@@ -16,6 +16,10 @@ func newDemo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job on an example backend in a temporary project",
+		Long: `Play the main job on an example backend in a temporary project, step by step: a
+daemon, a probe, a client, a call, a rebuild, a crash, a clean stop. It needs
+devproxyctl and devproxy-shim beside devproxyd, and leaves nothing behind. The
+exit code says whether everything held.`,
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			self, err := os.Executable()

@@ -32,8 +32,13 @@ no client loses its session over it. The project is the one whose devproxy.toml
 is found upwards from the working directory.
 
 A client's configuration names devproxy-shim as the server; the shim starts the
-daemon if none runs. ` + cli.ExitCodes,
-		Args: cli.Args(cobra.NoArgs),
+daemon if none runs.
+
+` + cli.ExitCodes,
+		Example: `  devproxyd start    # in the background, with this terminal's environment
+  devproxyctl status # what runs
+  devproxyd stop`,
+		Args: cli.Group,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	target.AddFlags(root)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -34,6 +33,19 @@ const (
 // ExitCodes documents the exit codes, for help texts.
 const ExitCodes = `Exit codes: 0 done; 1 it did not happen, stderr says why; 2 wrong usage or
 configuration; 3 no daemon runs for the project; 130 interrupted.`
+
+// Group is the Args of a command that only holds others: whatever follows it is
+// no command.
+func Group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	advice := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
+	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
+		advice = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+close[0])
+	}
+	return Usage(fmt.Errorf("unknown command %q; %s", args[0], advice))
+}
 
 // usageError is an error of the command line or the configuration.
 type usageError struct{ error }
@@ -70,7 +82,7 @@ type Target struct {
 // AddFlags adds --project and --socket to a command and all below it.
 func (t *Target) AddFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&t.Dir, "project", "", "folder of the project (default: upwards from here to a devproxy.toml)")
+	flags.StringVar(&t.Dir, "project", "", "folder of the project, `DIR` (default: upwards from here to a devproxy.toml)")
 	flags.StringVar(&t.SocketPath, "socket", os.Getenv("DEVPROXY_SOCKET"), "socket of the daemon, `PATH` (default: the project's own)")
 	_ = cmd.MarkPersistentFlagDirname("project")
 }
@@ -156,6 +168,7 @@ func Main(root *cobra.Command) int {
 		return Usage(fmt.Errorf("%w; see %q", err, cmd.CommandPath()+" --help"))
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SuggestionsMinimumDistance = 2 // letters, of a slip in typing
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
@@ -163,25 +176,9 @@ func Main(root *cobra.Command) int {
 	if ctx.Err() != nil {
 		return ExitInterrupted
 	}
-	Report(root.ErrOrStderr(), root.Name(), err)
+	_, _ = fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), strings.TrimRight(err.Error(), "\n"))
 	return exitCode(err)
 }
-
-// Report tells an error to a person.
-func Report(stderr io.Writer, program string, err error) {
-	if errors.As(err, new(toldError)) {
-		return
-	}
-	_, _ = fmt.Fprintf(stderr, "%s: %s\n", program, strings.TrimRight(err.Error(), "\n"))
-}
-
-// toldError was reported already.
-type toldError struct{ error }
-
-func (e toldError) Unwrap() error { return e.error }
-
-// Told marks err as reported, so that only the exit code is left to give.
-func Told(err error) error { return toldError{err} }
 
 func exitCode(err error) int {
 	if coded, ok := errors.AsType[codedError](err); ok {
@@ -190,7 +187,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.Is(err, client.ErrNoDaemon):
 		return ExitNoDaemon
-	case errors.As(err, new(usageError)), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, new(usageError)):
 		return ExitUsage
 	}
 	return ExitFailed

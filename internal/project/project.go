@@ -79,15 +79,39 @@ func Find(dir string) (Project, error) {
 	}
 }
 
-// At returns the project whose folder is root, which must exist. Whether it
-// holds a devproxy.toml is not asked, so that a daemon whose file was removed
-// can still be talked to; see HasConfig.
+// At returns the project whose folder is root. The folder must exist, or have
+// existed when a daemon served it. Whether it holds a devproxy.toml is not
+// asked. So a daemon whose file or folder was removed can still be talked to; see
+// HasConfig.
 func At(root string) (Project, error) {
 	folder, err := canonical(root)
-	if err != nil {
-		return Project{}, fmt.Errorf("finding the project folder: %w", err)
+	if err == nil {
+		return fromCanonical(folder)
 	}
-	return fromCanonical(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		if p, found := removed(root); found {
+			return p, nil
+		}
+	}
+	return Project{}, fmt.Errorf("finding the project folder: %w", err)
+}
+
+// removed returns the project whose folder was root, if it left its state.
+func removed(root string) (Project, bool) {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return Project{}, false
+	}
+	above, err := canonical(filepath.Dir(abs))
+	if err != nil {
+		return Project{}, false
+	}
+	p, err := fromCanonical(filepath.Join(above, filepath.Base(abs)))
+	if err != nil {
+		return Project{}, false
+	}
+	_, err = os.Stat(p.RootFile())
+	return p, err == nil
 }
 
 // HasConfig returns nil if the project's devproxy.toml is there, and a
