@@ -218,8 +218,11 @@ var onlyIn = []struct {
 	},
 	{
 		"the environment", calling("os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv"),
-		[]string{"cmd/*", "internal/cli", "internal/demo", "internal/process", "internal/project", "integration/internal/goserver"},
-		"the environment is main's to read and everybody else's to be given; internal/cli holds main's flags, " +
+		[]string{
+			"cmd/*", "api/client", "internal/cli", "internal/demo", "internal/process", "internal/project",
+			"integration/internal/goserver",
+		},
+		"the environment is main's to read and everybody else's to be given; api/client passes it on to a daemon that it starts, internal/cli holds main's flags, " +
 			"internal/demo plays a terminal, the gate of internal/process is a main, internal/project looks up the home directory",
 	},
 	{
