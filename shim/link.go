@@ -44,6 +44,9 @@ type link struct {
 	daemon Daemon
 	stream attachStream
 	cancel context.CancelCauseFunc
+	// left is closed when the loop leaves. The stream's own context will not do:
+	// it is over at the end of the stream, of which the loop has to hear.
+	left <-chan struct{}
 
 	outgoing chan []byte   // frames for the daemon; closed at the end of input
 	incoming chan received // what came, in order; the last one is an end
@@ -72,7 +75,7 @@ func attach(ctx context.Context, daemon Daemon, hello *devproxyv1.Hello) (*link,
 		return nil, errors.Join(fmt.Errorf("attaching: %w", err), daemon.Close())
 	}
 	return &link{
-		daemon: daemon, stream: stream, cancel: cancel,
+		daemon: daemon, stream: stream, cancel: cancel, left: ctx.Done(),
 		outgoing: make(chan []byte), incoming: make(chan received),
 	}, nil
 }
@@ -93,10 +96,10 @@ func (l *link) leave() {
 // send cuts frames into chunks until the input ends or the stream does; why it
 // does is for receive to tell.
 func (l *link) send() {
-	done := l.stream.Context().Done()
+	ended := l.stream.Context().Done()
 	for {
 		select {
-		case <-done:
+		case <-ended:
 			return
 		case frame, more := <-l.outgoing:
 			if !more {
@@ -135,7 +138,7 @@ func (l *link) receive() {
 		}
 		select {
 		case l.incoming <- event:
-		case <-l.stream.Context().Done():
+		case <-l.left:
 			return
 		}
 		if event.end != nil {

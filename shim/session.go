@@ -57,7 +57,7 @@ const (
 	quickMost    = 2 * time.Second
 	lastingFirst = time.Second
 	lastingMost  = 30 * time.Second
-	// nudgeAfter is how old a failure must be for a request of the client to
+	// nudgeAfter is how old such a failure must be for a request of the client to
 	// cause an attempt out of turn, rather than to be answered with it.
 	nudgeAfter = time.Second
 	// stableAfter is how long a link must have lasted for its end to be dialled
@@ -76,6 +76,12 @@ type item struct {
 	note  string // the method of a notification
 	// invalid is the answer to what is no JSON-RPC, if the shim has to give it.
 	invalid []byte
+}
+
+// outlasts reports whether the item waits for a daemon however long that takes.
+func (i item) outlasts() bool {
+	return i.kind == wire.Notification ||
+		len(i.calls) == 1 && i.calls[0].method == methodListen && i.calls[0].resent
 }
 
 // session is the loop's state: one client and the way to its daemon. Nobody
@@ -235,9 +241,9 @@ func (s *session) finished() bool {
 	return false
 }
 
-// owes reports whether a request of the client waits for a daemon.
+// owes reports whether something waits for a daemon that must not wait for ever.
 func (s *session) owes() bool {
-	return slices.ContainsFunc(s.queue, func(i item) bool { return len(i.calls) > 0 })
+	return slices.ContainsFunc(s.queue, func(i item) bool { return !i.outlasts() })
 }
 
 // readable reports whether the client's next line may be taken. While there is
@@ -509,30 +515,36 @@ func (s *session) handed() {
 
 // While there is no daemon.
 
-// hold sees to it that what has just been queued does not wait for ever.
+// hold sees to it that a request that has just been queued does not wait for
+// ever: there is an attempt to get a daemon, and an end of waiting.
 func (s *session) hold(ctx context.Context) {
 	if s.link != nil {
 		return
 	}
 	if s.attempt == nil && s.last != nil {
-		fresh := time.Since(s.lastAt) < nudgeAfter
-		if fresh && s.giveUp(s.last) {
+		if s.costly(s.last) && time.Since(s.lastAt) < nudgeAfter {
 			s.failQueue(failureFrom(s.last))
 			return
 		}
-		if !fresh {
-			s.try(ctx)
-		}
+		s.try(ctx)
 	}
-	if !s.heldArmed {
+	s.armHeld()
+}
+
+func (s *session) armHeld() {
+	if !s.heldArmed && s.owes() {
 		s.heldArmed = true
 		s.held.Reset(heldWait)
 	}
 }
 
+// costly reports whether another attempt after err would start a process again,
+// and not just look at a socket.
+func (s *session) costly(err error) bool { return lasting(err) && !s.stopped }
+
 // giveUp reports whether requests are answered with err rather than held.
 func (s *session) giveUp(err error) bool {
-	return lasting(err) || time.Since(s.downSince) > heldWait
+	return lasting(err) || time.Since(s.downSince) >= heldWait
 }
 
 func (s *session) heldTooLong() {
@@ -541,11 +553,15 @@ func (s *session) heldTooLong() {
 }
 
 // failQueue answers everything that waits and wants an answer. Notifications
-// stay for the next daemon.
+// stay for the next daemon, and so do listens that an earlier daemon had: SDK
+// clients do not listen again.
 func (s *session) failQueue(f failure) {
 	s.heldArmed = false
 	s.held.Stop()
 	s.requeue(func(i item) bool {
+		if i.outlasts() {
+			return true
+		}
 		for _, c := range i.calls {
 			if s.ledger.calls[c.id] == c { // else it was cancelled
 				s.fail(c, f)
@@ -554,7 +570,7 @@ func (s *session) failQueue(f failure) {
 		if i.invalid != nil {
 			s.emit(i.invalid)
 		}
-		return i.kind == wire.Notification
+		return false
 	})
 }
 
@@ -631,7 +647,7 @@ func (s *session) failed(err error) {
 		s.failQueue(failureFrom(err))
 	}
 	first, most := quickFirst, quickMost
-	if lasting(err) && !s.stopped {
+	if s.costly(err) {
 		first, most = lastingFirst, lastingMost
 	}
 	wait := pause(first, most, s.failures)
@@ -848,9 +864,7 @@ func (s *session) lose(ctx context.Context) {
 	} else {
 		s.failed(client.ErrNoDaemon)
 	}
-	if s.owes() {
-		s.hold(ctx)
-	}
+	s.armHeld()
 }
 
 // confirm returns the client's notifications/initialized if it came before the
