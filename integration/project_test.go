@@ -44,7 +44,8 @@ func newProject(t testing.TB) *project {
 // newFolders makes the folders of a project that will have no daemon.
 func newFolders(t testing.TB) *project {
 	t.Helper()
-	base, err := os.MkdirTemp("/tmp", "dp") //nolint:usetesting // a socket's path has to fit into some hundred bytes
+	// As short as in TestMain, for the same reason.
+	base, err := os.MkdirTemp("/tmp", "dp")
 	if err != nil {
 		t.Fatal(err)
 	}
