@@ -19,7 +19,7 @@ func newStart(target *cli.Target) *cobra.Command {
 		Short: "Start the backend now instead of on the first request",
 		Long: `Start the backend now instead of on the first request that needs it, and return
 when it is up. If it runs already, say so and succeed.`,
-		Args:  cli.Args(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := target.Dial(cmd.Context())
 			if err != nil {
@@ -38,7 +38,7 @@ func newStop(target *cli.Target) *cobra.Command {
 		Long: `Stop the backend and return when all of its processes are gone. The daemon and
 its clients stay, and the next request that needs the backend starts it again.
 To stop the daemon too, see "devproxyd stop".`,
-		Args:  cli.Args(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := target.Dial(cmd.Context())
 			if err != nil {

@@ -42,7 +42,7 @@ daemon if none runs.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	target.AddFlags(root)
-	root.AddCommand(newStart(target), newRun(target), newStop(target), newDemo(), newExampleBackend(), newVersion())
+	root.AddCommand(newStart(target), newRun(target), newRestart(target), newStop(target), newDemo(), newExampleBackend(), newVersion())
 	return root
 }
 

@@ -17,6 +17,7 @@ import (
 
 func newRun(target *cli.Target) *cobra.Command {
 	var autostarted, detached bool
+	var succeeds int
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon in the foreground, its log on the terminal",
@@ -24,14 +25,14 @@ func newRun(target *cli.Target) *cobra.Command {
 "devproxyd stop". The backend gets the environment of this terminal.`,
 		Example: `  devproxyd run
   devproxyd run --project ~/work/my-server`,
-		Args:  cli.Args(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := configured(target)
 			if err != nil {
 				return err
 			}
 			options := daemon.Options{
-				Project: p, Socket: target.SocketPath, Autostarted: autostarted,
+				Project: p, Socket: target.SocketPath, Autostarted: autostarted, Succeeds: succeeds,
 				Version: cli.Version(version), Environ: os.Environ(),
 			}
 			if !autostarted && !detached {
@@ -47,7 +48,9 @@ func newRun(target *cli.Target) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&autostarted, "autostarted", false, "a client's shim starts it")
 	cmd.Flags().BoolVar(&detached, "detached", false, "\"devproxyd start\" starts it")
+	cmd.Flags().IntVar(&succeeds, "succeeds", 0, "pid of the daemon that \"devproxyd restart\" replaces")
 	_ = cmd.Flags().MarkHidden("autostarted")
+	_ = cmd.Flags().MarkHidden("succeeds")
 	_ = cmd.Flags().MarkHidden("detached")
 	return cmd
 }

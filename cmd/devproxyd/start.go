@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/internal/cli"
+	"github.com/debugmcp/devproxy/internal/config"
 	"github.com/debugmcp/devproxy/internal/process"
 	"github.com/debugmcp/devproxy/internal/project"
 )
@@ -42,12 +44,8 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), startWithin, fmt.Errorf("no daemon after %s", startWithin))
 	defer cancel()
-	args := []string{"run", "--detached", "--project", p.Root}
-	if target.SocketPath != "" {
-		args = append(args, "--socket", target.SocketPath)
-	}
 	began := time.Now()
-	c, err := client.EnsureRunning(ctx, client.Options{Project: p, Socket: target.SocketPath, Args: args})
+	c, err := client.EnsureRunning(ctx, detached(target, p))
 	if err != nil {
 		return err
 	}
@@ -65,6 +63,65 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 		verb = "runs already"
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd %s for %s, pid %d, socket %s\n", verb, p.Root, daemon.GetPid(), daemon.GetSocket())
+	return err
+}
+
+// detached says how to start the daemon from this terminal.
+func detached(target *cli.Target, p project.Project, more ...string) client.Options {
+	args := []string{"run", "--detached", "--project", p.Root}
+	if target.SocketPath != "" {
+		args = append(args, "--socket", target.SocketPath)
+	}
+	return client.Options{Project: p, Socket: target.SocketPath, Args: append(args, more...)}
+}
+
+func newRestart(target *cli.Target) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart",
+		Short: "Replace the daemon by a new one; clients keep their connections",
+		Long: `Replace the daemon by a new one, for instance after an update of devproxy or a
+change of [watch] or [proxy] in devproxy.toml. Clients keep their connections
+and hear that lists may have changed; requests in flight are answered with an
+error or, where that is safe, sent again. The backend is stopped and starts on
+the next request, with the environment of this terminal; its own state is lost.
+
+To restart the backend alone use "devproxyctl restart".`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return restart(cmd, target) },
+	}
+}
+
+func restart(cmd *cobra.Command, target *cli.Target) error {
+	p, err := configured(target)
+	if err != nil {
+		return err
+	}
+	// A faulty configuration must not cost the daemon that runs.
+	if _, err := config.Load(p.Root); err != nil {
+		return cli.Usage(err)
+	}
+	old, _, err := target.Dial(cmd.Context())
+	if errors.Is(err, client.ErrNoDaemon) {
+		return start(cmd, target)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = old.Close() }()
+	status, err := old.Status(cmd.Context(), false)
+	if err != nil {
+		return err
+	}
+	predecessor := status.GetDaemon().GetPid()
+	c, err := client.Replace(cmd.Context(), detached(target, p, "--succeeds", strconv.FormatInt(predecessor, 10)), old)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if status, err = c.Status(cmd.Context(), false); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd restarted for %s, pid %d took over from pid %d\n", p.Root, status.GetDaemon().GetPid(), predecessor)
 	return err
 }
 

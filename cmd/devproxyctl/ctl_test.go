@@ -1,0 +1,307 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/debugmcp/devproxy/api/client"
+	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
+	"github.com/debugmcp/devproxy/internal/cli"
+	"github.com/debugmcp/devproxy/internal/project"
+)
+
+// fakeDaemon answers what the test says.
+type fakeDaemon struct {
+	devproxyv1.UnimplementedControlServiceServer
+
+	status  *client.Status
+	steps   []*client.Step
+	entries []*client.LogEntry
+
+	mu       sync.Mutex
+	restarts []*devproxyv1.RestartRequest
+	logs     []*devproxyv1.StreamLogsRequest
+}
+
+func (d *fakeDaemon) GetStatus(context.Context, *devproxyv1.GetStatusRequest) (*devproxyv1.GetStatusResponse, error) {
+	return &devproxyv1.GetStatusResponse{Status: d.status}, nil
+}
+
+func (d *fakeDaemon) Restart(r *devproxyv1.RestartRequest, stream grpc.ServerStreamingServer[devproxyv1.RestartResponse]) error {
+	d.mu.Lock()
+	d.restarts = append(d.restarts, r)
+	d.mu.Unlock()
+	for _, step := range d.steps {
+		if err := stream.Send(&devproxyv1.RestartResponse{Step: step}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *fakeDaemon) StreamLogs(r *devproxyv1.StreamLogsRequest, stream grpc.ServerStreamingServer[devproxyv1.StreamLogsResponse]) error {
+	d.mu.Lock()
+	d.logs = append(d.logs, r)
+	d.mu.Unlock()
+	for _, e := range d.entries {
+		if err := stream.Send(&devproxyv1.StreamLogsResponse{Entry: e}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newProject is a project with a home of its own, and the working directory.
+func newProject(t *testing.T) project.Project {
+	t.Helper()
+	base, err := os.MkdirTemp("", "ctl") // short, for the socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	t.Setenv("HOME", base)
+	t.Setenv("DEVPROXY_SOCKET", "")
+	t.Setenv("CLICOLOR_FORCE", "")
+	root := filepath.Join(base, "project")
+	if err := errors.Join(os.Mkdir(root, 0o700), os.WriteFile(filepath.Join(root, project.ConfigName), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	p, err := project.At(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (d *fakeDaemon) serve(t *testing.T, p project.Project) {
+	t.Helper()
+	socket, err := p.Socket("")
+	if err == nil {
+		err = p.EnsureDirs()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	devproxyv1.RegisterControlServiceServer(server, d)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func ctl(args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	code := cli.Main(root)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func TestWithoutDaemon(t *testing.T) {
+	p := newProject(t)
+	for _, command := range []string{"status", "start", "stop", "restart", "logs"} {
+		o := ctl(command)
+		if o.code != cli.ExitNoDaemon || o.stdout != "" {
+			t.Errorf("%s: %+v", command, o)
+		}
+		for _, want := range []string{p.Root, p.StateDir, "devproxyd start"} {
+			if !strings.Contains(o.stderr, want) {
+				t.Errorf("%s does not name %q: %s", command, want, o.stderr)
+			}
+		}
+	}
+	if o := ctl("version"); o.code != cli.ExitOK || !strings.HasPrefix(o.stdout, "devproxyctl ") || strings.Contains(o.stdout, "devproxyd") {
+		t.Errorf("version: %+v", o)
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	newProject(t)
+	for _, test := range []struct{ args, want string }{
+		{"stat", `did you mean "devproxyctl status"`},
+		{"nonsense", `unknown command "nonsense"`},
+		{"status extra", `devproxyctl status --help`},
+		{"status --bad", "unknown flag"},
+		{"logs --source mars", "backend, build or daemon"},
+		{"restart --env novalue", "KEY=VALUE"},
+		{"restart --env A=1 --clear-env", "exclude each other"},
+		{"status --project missing", "missing"},
+	} {
+		o := ctl(strings.Fields(test.args)...)
+		if o.code != cli.ExitUsage || !strings.Contains(o.stderr, test.want) || !strings.HasPrefix(o.stderr, "devproxyctl: ") {
+			t.Errorf("%s: %+v", test.args, o)
+		}
+	}
+	t.Chdir(t.TempDir())
+	if o := ctl("status"); o.code != cli.ExitUsage || !strings.Contains(o.stderr, "--project DIR") {
+		t.Errorf("outside of a project: %+v", o)
+	}
+}
+
+func TestStatusCommand(t *testing.T) {
+	p := newProject(t)
+	status := statuses()["running"]
+	(&fakeDaemon{status: status}).serve(t, p)
+	if o := ctl("status"); o.code != cli.ExitOK || o.stderr != "" || !strings.Contains(o.stdout, "generation 3, pid 4711") {
+		t.Errorf("status: %+v", o)
+	}
+	o := ctl("status", "--json")
+	var document struct {
+		Version int
+		Status  struct {
+			Backend struct {
+				State           string
+				ProtocolVersion string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &document); err != nil || o.code != cli.ExitOK {
+		t.Fatalf("status --json: %+v: %v", o, err)
+	}
+	if b := document.Status.Backend; document.Version != jsonVersion || b.State != "BACKEND_STATE_RUNNING" || b.ProtocolVersion != "2026-07-28" {
+		t.Errorf("status --json: %+v", document)
+	}
+	if o := ctl("version"); !strings.Contains(o.stdout, "devproxyd v1.2.3 (pid 100)") {
+		t.Errorf("version: %+v", o)
+	}
+	// A socket named by hand may be another project's.
+	socket, _ := p.Socket("")
+	if o := ctl("status", "--socket", socket); o.code != cli.ExitUsage || !strings.Contains(o.stderr, "serves "+status.GetDaemon().GetProjectRoot()) {
+		t.Errorf("status of another project's daemon: %+v", o)
+	}
+}
+
+func step(b *client.Backend) *client.Step {
+	return &client.Step{Event: &devproxyv1.Step_Backend{Backend: b}}
+}
+
+func ending(ok bool, message string) *client.Step {
+	return &client.Step{Event: &devproxyv1.Step_Outcome{Outcome: &devproxyv1.Outcome{Ok: ok, Message: message}}}
+}
+
+func TestRestartCommand(t *testing.T) {
+	p := newProject(t)
+	d := &fakeDaemon{status: statuses()["running"]}
+	d.steps = []*client.Step{
+		{Event: &devproxyv1.Step_BuildOutput{BuildOutput: "compiling"}},
+		{Event: &devproxyv1.Step_Build{Build: &client.BuildRun{Ok: true, Duration: durationpb.New(2 * time.Second)}}},
+		step(&client.Backend{State: devproxyv1.BackendState_BACKEND_STATE_STARTING}),
+		step(&client.Backend{State: devproxyv1.BackendState_BACKEND_STATE_STARTING}),
+		step(&client.Backend{State: devproxyv1.BackendState_BACKEND_STATE_RUNNING, Generation: 3, Pid: 4711}),
+		ending(true, ""),
+	}
+	d.serve(t, p)
+	o := ctl("restart", "--rebuild", "--env", "A=1", "--env", "B=x=y,z")
+	if o.code != cli.ExitOK || o.stdout != "running, generation 3, pid 4711, port 3001\n" {
+		t.Errorf("restart: %+v", o)
+	}
+	for _, want := range []string{"  compiling\n", "the build succeeded, after 2s\n", "] running, generation 3"} {
+		if !strings.Contains(o.stderr, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, o.stderr)
+		}
+	}
+	if n := strings.Count(o.stderr, "starting"); n != 1 {
+		t.Errorf("a state that stays is told %d times:\n%s", n, o.stderr)
+	}
+	d.steps = []*client.Step{
+		{Event: &devproxyv1.Step_Build{Build: &client.BuildRun{Message: "the build failed: exited with status 2"}}},
+		ending(false, "the build failed: exited with status 2; see its output"),
+	}
+	if o := ctl("restart"); o.code != cli.ExitFailed || o.stdout != "" || !strings.Contains(o.stderr, "devproxyctl: the build failed: exited with status 2; see its output\n") {
+		t.Errorf("a restart that fails: %+v", o)
+	}
+	ctl("restart", "--clear-env")
+	want := []*devproxyv1.RestartRequest{
+		{Rebuild: true, Environment: &devproxyv1.EnvironmentChange{Overrides: map[string]string{"A": "1", "B": "x=y,z"}}},
+		{},
+		{Environment: &devproxyv1.EnvironmentChange{}},
+	}
+	if diff := cmp.Diff(want, d.restarts, protocmp.Transform()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestLogsCommand(t *testing.T) {
+	p := newProject(t)
+	d := &fakeDaemon{entries: []*client.LogEntry{
+		{Sequence: 1, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_BACKEND, Stream: "stderr", Generation: 12, Text: "<hello>"},
+		{Sequence: 2, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_BUILD, Stream: "output", Text: "\x1b[31mred\x1b[m"},
+		{Sequence: 3, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_DAEMON, Stream: "INFO", Text: "100% done"},
+	}}
+	d.serve(t, p)
+	o := ctl("logs", "-n", "20", "--source", "backend,build", "--show-secrets", "-f")
+	at := now.Local().Format("15:04:05.000")
+	want := at + " backend#12 <hello>\n" + at + " build      red\n" + at + " daemon     100% done\n"
+	if o.code != cli.ExitOK || o.stdout != want {
+		t.Errorf("logs: %+v, want\n%s", o, want)
+	}
+	o = ctl("logs", "--json")
+	first, _, _ := strings.Cut(o.stdout, "\n")
+	const wantJSON = `{"version":1,"sequence":1,"time":"2026-11-30T12:00:00Z","source":"backend","stream":"stderr","generation":12,"text":"<hello>"}`
+	if first != wantJSON {
+		t.Errorf("logs --json gives\n%s, want\n%s", first, wantJSON)
+	}
+	wantRequests := []*devproxyv1.StreamLogsRequest{
+		{
+			Tail: 20, Follow: true, ShowSecrets: true,
+			Sources: []devproxyv1.LogSource{devproxyv1.LogSource_LOG_SOURCE_BACKEND, devproxyv1.LogSource_LOG_SOURCE_BUILD},
+		},
+		{Tail: 200},
+	}
+	if diff := cmp.Diff(wantRequests, d.logs, protocmp.Transform()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseEnv(t *testing.T) {
+	for _, test := range []struct {
+		assignments []string
+		want        map[string]string
+		fails       bool
+	}{
+		{nil, nil, false},
+		{[]string{"A=1", "B=", "C=a=b c", "A=2"}, map[string]string{"A": "2", "B": "", "C": "a=b c"}, false},
+		{[]string{"A"}, nil, true},
+		{[]string{"=1"}, nil, true},
+		{[]string{"A B=1"}, nil, true},
+	} {
+		got, err := parseEnv(test.assignments)
+		if (err != nil) != test.fails || !cmp.Equal(got, test.want) {
+			t.Errorf("parseEnv(%q) = %v, %v", test.assignments, got, err)
+		}
+	}
+}
