@@ -25,8 +25,8 @@ type controlService struct {
 
 	*controller
 
-	// stop asks the daemon to end; it returns at once.
-	stop func()
+	// stop asks the daemon to end, with errQuit or errHandover; it returns at once.
+	stop func(cause error)
 	// quit is closed when the daemon ends, for calls that would last.
 	quit <-chan struct{}
 }
@@ -159,7 +159,11 @@ func (c *controlService) StreamLogs(request *devproxyv1.StreamLogsRequest, strea
 }
 
 // Shutdown implements the service.
-func (c *controlService) Shutdown(context.Context, *devproxyv1.ShutdownRequest) (*devproxyv1.ShutdownResponse, error) {
-	c.stop()
+func (c *controlService) Shutdown(_ context.Context, request *devproxyv1.ShutdownRequest) (*devproxyv1.ShutdownResponse, error) {
+	cause := errQuit
+	if request.GetHandover() {
+		cause = errHandover
+	}
+	c.stop(cause)
 	return &devproxyv1.ShutdownResponse{Pid: int64(os.Getpid())}, nil
 }

@@ -34,8 +34,17 @@ import (
 
 // Why a daemon ends without having failed.
 var (
-	errQuit = errors.New("the daemon was asked to stop")
-	errIdle = errors.New("no client has been attached for idle_exit")
+	errQuit     = errors.New("the daemon was asked to stop")
+	errHandover = errors.New("another daemon takes over")
+	errIdle     = errors.New("no client has been attached for idle_exit")
+)
+
+const (
+	// successorGrace is how long a successor still tries to get the lock when its
+	// predecessor has ended: many times the interval in which it tries.
+	successorGrace = time.Second
+	// successorPoll is how often it looks whether the predecessor has ended.
+	successorPoll = 50 * time.Millisecond
 )
 
 // ErrRunning says that another process is the project's daemon.
@@ -57,6 +66,9 @@ type Options struct {
 	Version string
 	// Environ is the environment it was started with.
 	Environ []string
+	// Succeeds is the pid of a daemon that hands over to this one, which waits
+	// for its end; 0 for none.
+	Succeeds int
 	// Log takes what the daemon logs, besides its own log; nil for nobody.
 	Log slog.Handler
 }
@@ -86,7 +98,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d.log = slog.New(slog.NewMultiHandler(handlers...))
 
-	lock, err := instance.Acquire(ctx, o.Project, o.Socket, d.log)
+	lock, err := d.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,6 +112,44 @@ func Run(ctx context.Context, o Options) (err error) {
 	cause, survivors := d.run(ctx, lock)
 	d.log.Info("the daemon ended", "cause", cause)
 	return errors.Join(d.settle(ctx, cause), survivors)
+}
+
+// acquire makes this process the project's daemon.
+func (d *daemon) acquire(ctx context.Context) (*instance.Instance, error) {
+	if d.options.Succeeds == 0 {
+		return instance.Acquire(ctx, d.options.Project, d.options.Socket, d.log)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	watching.Go(func() {
+		// The lock is free when the predecessor has ended. If it is not, somebody
+		// else was faster, and serves the project as well.
+		if awaitEnd(ctx, d.options.Succeeds) {
+			cancel(ErrRunning)
+		}
+	})
+	return instance.AcquireWhenFree(ctx, d.options.Project, d.options.Socket, d.log)
+}
+
+// awaitEnd reports that a process, which is no child of ours, has been gone for
+// successorGrace. It reports false when ctx ends before that.
+func awaitEnd(ctx context.Context, pid int) bool {
+	ticker := time.NewTicker(successorPoll)
+	defer ticker.Stop()
+	gone := time.Duration(0)
+	for gone < successorGrace {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
+		}
+		if !process.Alive(pid) {
+			gone += successorPoll
+		}
+	}
+	return true
 }
 
 // daemon is the parts and what joins them. Only its last fields change after
@@ -123,6 +173,7 @@ type daemon struct {
 
 	stopOnce sync.Once
 	quit     chan struct{} // closed when the daemon is to end
+	quitWhy  error         // set before that
 	idleAt   atomic.Pointer[time.Time]
 }
 
@@ -221,7 +272,12 @@ func (d *daemon) mask(text string) string {
 }
 
 // stop asks the daemon to end.
-func (d *daemon) stop() { d.stopOnce.Do(func() { close(d.quit) }) }
+func (d *daemon) stop(cause error) {
+	d.stopOnce.Do(func() {
+		d.quitWhy = cause
+		close(d.quit)
+	})
+}
 
 // run runs the parts until the daemon is to end, then ends them in the order
 // in which they need each other. It returns why, and what is left of the
@@ -252,14 +308,18 @@ func (d *daemon) run(ctx context.Context, lock *instance.Instance) (cause, survi
 
 	cause = d.await(ctx, failed)
 
-	d.stop() // for calls that would last, such as a followed log
+	d.stop(cause) // for calls that would last, such as a followed log
+	goodbye := relay.ErrShutdown
+	if errors.Is(cause, errHandover) {
+		goodbye = relay.ErrRestart
+	}
 	// Whoever comes from now on starts the next daemon, which waits for the end
 	// of this one.
 	door.end(cause)
 	_ = lock.Listener().Close()
-	d.router.Shutdown(relay.ErrShutdown)
+	d.router.Shutdown(goodbye)
 	supervisor.end(cause)
-	router.end(relay.ErrShutdown)
+	router.end(goodbye)
 	aids.end(cause)
 	d.endServer()
 	d.serving.Wait()
@@ -289,7 +349,7 @@ func (d *daemon) await(ctx context.Context, failed <-chan error) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-d.quit:
-		return errQuit
+		return d.quitWhy
 	case err := <-idle:
 		return err
 	case err := <-failed:
@@ -307,6 +367,8 @@ func (d *daemon) settle(ctx context.Context, cause error) error {
 	case errors.Is(cause, errIdle):
 		// Nobody is attached who could expect the old environment.
 		return forget(p.Environment())
+	case errors.Is(cause, errHandover):
+		return nil
 	case ctx.Err() != nil && errors.Is(cause, context.Cause(ctx)):
 		return nil
 	}

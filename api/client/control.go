@@ -149,9 +149,13 @@ func (c *Client) Logs(ctx context.Context, o LogOptions, entry func(*LogEntry) e
 }
 
 // Shutdown asks the daemon to end and returns its process id, without waiting
-// for that end.
+// for that end. See Replace for a handover.
 func (c *Client) Shutdown(ctx context.Context) (pid int64, err error) {
-	response, err := c.Control().Shutdown(ctx, &devproxyv1.ShutdownRequest{})
+	return c.shutdown(ctx, &devproxyv1.ShutdownRequest{})
+}
+
+func (c *Client) shutdown(ctx context.Context, request *devproxyv1.ShutdownRequest) (pid int64, err error) {
+	response, err := c.Control().Shutdown(ctx, request)
 	if err != nil {
 		return 0, fmt.Errorf("asking the daemon to end: %w", readable(err))
 	}

@@ -1123,7 +1123,10 @@ func (x *ListSessionsResponse) GetSessions() []*Session {
 
 // ShutdownRequest asks the daemon to end.
 type ShutdownRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether another daemon of the project takes over: clients are told to
+	// attach to it, and what the project keeps for its daemons is kept.
+	Handover      bool `protobuf:"varint,1,opt,name=handover,proto3" json:"handover,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1156,6 +1159,13 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
 	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ShutdownRequest) GetHandover() bool {
+	if x != nil {
+		return x.Handover
+	}
+	return false
 }
 
 // ShutdownResponse says that the daemon has begun to end.
@@ -2113,8 +2123,9 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x04text\x18\x06 \x01(\tR\x04text\"\x15\n" +
 	"\x13ListSessionsRequest\"H\n" +
 	"\x14ListSessionsResponse\x120\n" +
-	"\bsessions\x18\x01 \x03(\v2\x14.devproxy.v1.SessionR\bsessions\"\x11\n" +
-	"\x0fShutdownRequest\"$\n" +
+	"\bsessions\x18\x01 \x03(\v2\x14.devproxy.v1.SessionR\bsessions\"-\n" +
+	"\x0fShutdownRequest\x12\x1a\n" +
+	"\bhandover\x18\x01 \x01(\bR\bhandover\"$\n" +
 	"\x10ShutdownResponse\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\"\xeb\x01\n" +
 	"\x06Status\x12+\n" +
