@@ -128,6 +128,26 @@ func TestMissingFolderIsAnError(t *testing.T) {
 	}
 }
 
+// A daemon whose project was removed can still be named, and only such a one.
+func TestAtFindsRemovedProjectByItsState(t *testing.T) {
+	root := newProject(t)
+	before, err := At(root)
+	if err == nil {
+		err = errors.Join(before.EnsureDirs(), os.RemoveAll(root))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := At(root); err != nil || got != before {
+		t.Errorf("At = %+v, %v; want %+v", got, err, before)
+	}
+	for _, other := range []string{root + "x", filepath.Join(root, "below")} {
+		if p, err := At(other); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("At(%s) = %+v, %v; want that it does not exist", other, p, err)
+		}
+	}
+}
+
 func TestStateFollowsFromHomeAlone(t *testing.T) {
 	root := newProject(t)
 	before, err := At(root)
