@@ -430,6 +430,7 @@ func (t *turn) onStop(reason Reason) {
 			return
 		}
 		t.phase, t.failure = Idle, nil
+		t.tell(t.stopped(reason))
 	}
 }
 

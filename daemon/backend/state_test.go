@@ -269,7 +269,7 @@ var cells = map[string]map[string]string{
 		"restart": "starting: Starting launch",
 		"changed": "starting: Starting launch",
 		"rebuild": "building: build",
-		"stop":    "idle", "shutdown": "idle",
+		"stop":    "idle: Unavailable(stopped)", "shutdown": "idle: Unavailable(shutting-down)",
 	},
 	"waiting": {
 		"needed":  "starting: Starting launch",
@@ -277,7 +277,7 @@ var cells = map[string]map[string]string{
 		"restart": "starting: Starting launch",
 		"changed": "starting: Starting launch",
 		"rebuild": "building: build",
-		"stop":    "idle", "shutdown": "idle",
+		"stop":    "idle: Unavailable(stopped)", "shutdown": "idle: Unavailable(shutting-down)",
 	},
 	"undead": {
 		"needed":  "failed: Unavailable(survivors)",

@@ -165,6 +165,11 @@ func (e unavailableEvent) handle(r *Router) {
 	}
 	r.backend.stage = stageUnavailable
 	r.backend.failure = e.why
+	if e.why.Reason == reasonStopped {
+		// That is the answer to those who wait now; the next request starts the
+		// backend again.
+		r.backend.stage = stageIdle
+	}
 	if e.why.Waiting {
 		return
 	}
