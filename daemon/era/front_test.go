@@ -500,7 +500,7 @@ func TestInputRequired(t *testing.T) {
 	want := `{"resultType":"input_required","inputRequests":{` +
 		`"i1":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}},"n":1.0}},` +
 		`"i2":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://x.example/"}},` +
-		`"i3":{"method":"roots/list"},"i4":{"method":"roots/list"},` +
+		`"i3":{"method":"roots/list","params":{}},"i4":{"method":"roots/list","params":{}},` +
 		`"i\"5":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"elicitationId":"kept"}}},"requestState":"s<1>"}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)

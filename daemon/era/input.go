@@ -31,7 +31,8 @@ func parseInputs(result *wire.Object) ([]Input, error) {
 }
 
 // inputRequests is the inverse of parseInputs, for inputs that a legacy backend asked for by requests. Members
-// go that exist only in requests: their _meta, and the elicitationId that completes by a notification.
+// go that exist only in requests: their _meta, and the elicitationId that completes by a notification. There are
+// always params: the Go SDK's client (1.8.0) fails on an input request without, which is how roots are asked for.
 func inputRequests(inputs []Input) []byte {
 	var requests wire.Object
 	for _, in := range inputs {
@@ -43,9 +44,10 @@ func inputRequests(inputs []Input) []byte {
 				o.Delete("elicitationId")
 			}
 		})
-		if params != nil {
-			request.Set("params", params)
+		if params == nil {
+			params = []byte("{}")
 		}
+		request.Set("params", params)
 		requests.Set(in.Key, request.Bytes())
 	}
 	return requests.Bytes()

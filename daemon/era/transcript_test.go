@@ -1,6 +1,7 @@
 package era_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -276,8 +277,10 @@ func TestTranscriptInputs(t *testing.T) {
 		}
 		rebuilt := era.FrontOf(era.Modern).InputRequired(res.Inputs, state)
 		mustSatisfy(t, era.ModernVersion, "InputRequiredResult", rebuilt)
+		// What was recorded asked for roots without params, which the Go SDK's client does not take.
+		captured := bytes.ReplaceAll(x.answer.Result, []byte(`"roots/list"}`), []byte(`"roots/list","params":{}}`))
 		for key, want := range members(t, rebuilt) {
-			sameJSON(t, key, []byte(members(t, x.answer.Result)[key]), []byte(want))
+			sameJSON(t, key, []byte(members(t, captured)[key]), []byte(want))
 		}
 		for _, in := range res.Inputs {
 			if err := x.req.Peer.Can(in.Method, in.Params); err != nil {
