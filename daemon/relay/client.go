@@ -91,6 +91,10 @@ func (e attachEvent) handle(r *Router) {
 func (e attachEvent) abandon(cause error) { e.session.out.close(cause, false) }
 
 func (e endOfInputEvent) handle(r *Router) {
+	if r.inHand == e.session {
+		r.mail.post(e) // it came after that frame
+		return
+	}
 	c := r.sessions[e.session]
 	if c == nil || c.ended {
 		return

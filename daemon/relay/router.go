@@ -65,6 +65,7 @@ type Router struct {
 
 	sessions map[*Session]*client
 	order    []*client // as attached
+	inHand   *Session  // whose frame was taken and is handled after the mail
 	agenda   agenda
 	workers  sync.WaitGroup // openings, closings and dev tools in progress
 	// spawn starts a worker, whose context ends with Run or with the function it
@@ -139,7 +140,9 @@ func (r *Router) Run(ctx context.Context) error {
 		case e := <-r.intake():
 			// Whatever was posted before this frame was handed over comes first:
 			// its own session's beginning may be among it.
+			r.inHand = e.session
 			r.readMail()
+			r.inHand = nil
 			e.handle(r)
 		case <-r.mail.ready:
 			r.readMail()

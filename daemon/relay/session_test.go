@@ -565,3 +565,23 @@ func TestLargeInputs(t *testing.T) {
 			A< [{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch inside a batch"}}]`)
 	})
 }
+
+// A client's last request is answered even if its input ends right behind it.
+func TestLastRequestBeforeTheEndIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		for range 200 {
+			s := initialized(t, w.router)
+			if err := s.Receive(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)); err != nil {
+				t.Fatal(err)
+			}
+			s.EndOfInput()
+			if frame := next(t, s); !strings.Contains(frame, `"id":1`) {
+				t.Fatalf("got %s", frame)
+			}
+			if _, err := s.Next(t.Context()); !errors.Is(err, ErrEnded) {
+				t.Fatalf("the end is %v", err)
+			}
+		}
+	})
+}
