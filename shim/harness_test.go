@@ -3,7 +3,6 @@ package shim
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,7 +11,8 @@ import (
 	"testing/synctest"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
@@ -145,26 +145,17 @@ func (w *world) current() *fakeDaemon {
 }
 
 // connect is Config.Connect: the daemon that runs, or why there is none.
-func (w *world) connect(ctx context.Context, autostart bool) (Daemon, error) {
+func (w *world) connect(_ context.Context, autostart bool) (Daemon, error) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.attempts = append(w.attempts, autostart)
-	d, refusing := w.daemon, w.refusing
-	w.mu.Unlock()
-	if refusing != nil {
-		return nil, refusing
+	if w.refusing != nil {
+		return nil, w.refusing
 	}
-	if d == nil {
+	if w.daemon == nil {
 		return nil, client.ErrNoDaemon
 	}
-	conn, err := d.listener.DialContext(ctx)
-	if err != nil {
-		return nil, client.ErrNoDaemon
-	}
-	c, err := client.New(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return connection{t: w.t, daemon: w.daemon, closed: make(chan struct{})}, nil
 }
 
 // tried returns the attempts since the last call.
@@ -183,44 +174,27 @@ func (w *world) refuse(err error) {
 	w.refusing = err
 }
 
-// fakeDaemon serves attachments that the test plays by hand.
+// fakeDaemon serves attachments that the test plays by hand. It stands in for
+// gRPC too, whose own timers would not let a bubble's time stand still: streams
+// with a window, an end that queues behind what is unread, and a loss that does
+// not.
 type fakeDaemon struct {
-	listener *bufconn.Listener
-	server   *grpc.Server
-	over     chan struct{} // closed when it was killed
 	attached chan *attachment
 	welcome  *devproxyv1.Welcome
-	deaf     bool // does not read what clients send
+	deaf     bool          // does not read what clients send
+	over     chan struct{} // closed when it was killed
 }
 
-// attachment is the daemon's side of one stream.
-type attachment struct {
-	t      *testing.T
-	hello  *devproxyv1.Hello
-	frames chan string // what came; closed at the end of input
-	chunks chan int    // their sizes
-	send   chan *devproxyv1.AttachResponse
-	status chan error    // what the handler returns
-	done   chan struct{} // closed when it has
-}
-
-// start starts a daemon for the shim to find.
-func (w *world) start() *fakeDaemon {
+// start starts a daemon for the shim to find, with traits of its own.
+func (w *world) start(traits ...func(*fakeDaemon)) *fakeDaemon {
 	d := &fakeDaemon{
-		listener: bufconn.Listen(1 << 16),
-		over:     make(chan struct{}),
-		attached: make(chan *attachment, 10),
+		attached: make(chan *attachment, 100),
 		welcome:  &devproxyv1.Welcome{Contract: client.Contract, Version: "test", Pid: 7},
+		over:     make(chan struct{}),
 	}
-	d.server = grpc.NewServer(grpc.MaxRecvMsgSize(client.MaxCallMessage), grpc.WaitForHandlers(true),
-		grpc.InitialWindowSize(client.WindowSize), grpc.InitialConnWindowSize(client.WindowSize))
-	devproxyv1.RegisterAttachServiceServer(d.server, attachServer{daemon: d, t: w.t})
-	go func() {
-		defer close(d.over)
-		if err := d.server.Serve(d.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			w.t.Errorf("Serve: %v", err)
-		}
-	}()
+	for _, trait := range traits {
+		trait(d)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.daemon = d
@@ -229,71 +203,193 @@ func (w *world) start() *fakeDaemon {
 
 // kill ends the daemon with everything open.
 func (w *world) kill() {
+	synctest.Wait()
 	w.mu.Lock()
 	d := w.daemon
 	w.daemon = nil
 	w.mu.Unlock()
-	d.server.Stop()
-	<-d.over
+	close(d.over)
 }
 
-type attachServer struct {
-	devproxyv1.UnimplementedAttachServiceServer
-
-	daemon *fakeDaemon
+// connection is the shim's Daemon.
+type connection struct {
 	t      *testing.T
+	daemon *fakeDaemon
+	closed chan struct{}
 }
 
-func (s attachServer) Attach(stream grpc.BidiStreamingServer[devproxyv1.AttachRequest, devproxyv1.AttachResponse]) error {
-	first, err := stream.Recv()
-	if err != nil {
-		return err
-	}
+func (c connection) Attach() devproxyv1.AttachServiceClient { return attachClient{connection: c} }
+
+func (c connection) Lost() <-chan struct{} { return c.daemon.over }
+
+func (c connection) Close() error {
+	close(c.closed)
+	return nil
+}
+
+type attachClient struct{ connection connection }
+
+// Attach opens a stream, which ends with ctx, the connection or the daemon.
+func (c attachClient) Attach(ctx context.Context, _ ...grpc.CallOption) (attachStream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	d := c.connection.daemon
 	a := &attachment{
-		t: s.t, hello: first.GetHello(), frames: make(chan string, 100_000), chunks: make(chan int, 100_000),
-		send: make(chan *devproxyv1.AttachResponse), status: make(chan error, 1),
+		t: c.connection.t, frames: make(chan string, 100_000), chunks: make(chan int, 100_000),
+		up: newPipe[*devproxyv1.AttachRequest](), down: newPipe[*devproxyv1.AttachResponse](),
 		done: make(chan struct{}),
 	}
-	defer close(a.done)
-	if s.daemon.welcome != nil {
-		err := stream.Send(&devproxyv1.AttachResponse{
-			Payload: &devproxyv1.AttachResponse_Welcome{Welcome: s.daemon.welcome},
-		})
-		if err != nil {
-			return err
-		}
-	}
-	s.daemon.attached <- a
-	received := make(chan struct{})
 	go func() {
-		defer close(received)
-		if !s.daemon.deaf {
-			a.receive(stream)
-		}
-	}()
-	for {
+		defer close(a.done)
+		cause := status.Error(codes.Unavailable, "the daemon is gone")
 		select {
-		case response := <-a.send:
-			if err := stream.Send(response); err != nil {
-				return err
-			}
-		case err := <-a.status:
-			return err
-		case <-stream.Context().Done():
-			<-received
-			return stream.Context().Err()
+		case <-d.over:
+		case <-a.up.ended: // by the handler
+		case <-c.connection.closed:
+			cause = status.Error(codes.Canceled, "closed")
+			a.down.drop()
+		case <-ctx.Done():
+			cause = status.Error(codes.Canceled, "cancelled")
+			a.down.drop()
 		}
+		a.up.drop()
+		a.up.end(cause)
+		a.down.end(cause)
+	}()
+	go a.serve(d)
+	return &stream{ctx: ctx, cancel: cancel, attachment: a}, nil
+}
+
+// stream is the shim's side of an attachment.
+type stream struct {
+	grpc.ClientStream
+
+	ctx        context.Context //nolint:containedctx // as in a gRPC stream
+	cancel     context.CancelCauseFunc
+	attachment *attachment
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) Send(r *devproxyv1.AttachRequest) error {
+	if err := s.attachment.up.put(r, len(r.GetChunk().GetData())); err != nil {
+		return io.EOF
+	}
+	return nil
+}
+
+func (s *stream) CloseSend() error {
+	_ = s.attachment.up.put(nil, 0)
+	return nil
+}
+
+// Recv ends the stream's context with the stream, as gRPC does.
+func (s *stream) Recv() (*devproxyv1.AttachResponse, error) {
+	r, err := s.attachment.down.get()
+	if err != nil {
+		s.cancel(err)
+	}
+	return r, err
+}
+
+// pipe is one direction of a stream.
+type pipe[T any] struct {
+	mu    sync.Mutex
+	moved *sync.Cond
+	items []T
+	sizes []int
+	bytes int
+	err   error
+	ended chan struct{}
+}
+
+func newPipe[T any]() *pipe[T] {
+	p := &pipe[T]{ended: make(chan struct{})}
+	p.moved = sync.NewCond(&p.mu)
+	return p
+}
+
+// put waits for room in the window.
+func (p *pipe[T]) put(item T, size int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.err == nil && p.bytes >= client.WindowSize {
+		p.moved.Wait()
+	}
+	if p.err != nil {
+		return p.err
+	}
+	p.items, p.sizes, p.bytes = append(p.items, item), append(p.sizes, size), p.bytes+size
+	p.moved.Broadcast()
+	return nil
+}
+
+// get returns what was put, and then why nothing will be.
+func (p *pipe[T]) get() (T, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.err == nil && len(p.items) == 0 {
+		p.moved.Wait()
+	}
+	var item T
+	if len(p.items) == 0 {
+		return item, p.err
+	}
+	item = p.items[0]
+	p.bytes -= p.sizes[0]
+	p.items, p.sizes = p.items[1:], p.sizes[1:]
+	p.moved.Broadcast()
+	return item, nil
+}
+
+// end says that nothing is put any more; the first reason counts.
+func (p *pipe[T]) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+		close(p.ended)
+		p.moved.Broadcast()
 	}
 }
 
-func (a *attachment) receive(stream grpc.BidiStreamingServer[devproxyv1.AttachRequest, devproxyv1.AttachResponse]) {
+// drop throws away what nobody will get.
+func (p *pipe[T]) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.items, p.sizes, p.bytes = nil, nil, 0
+}
+
+// attachment is the daemon's side of one stream.
+type attachment struct {
+	t      *testing.T
+	hello  *devproxyv1.Hello
+	frames chan string   // what came; closed at the end of input
+	chunks chan int      // their sizes
+	done   chan struct{} // closed when the stream is over
+
+	up   *pipe[*devproxyv1.AttachRequest]
+	down *pipe[*devproxyv1.AttachResponse]
+}
+
+// serve takes the hello and then collects what comes.
+func (a *attachment) serve(d *fakeDaemon) {
+	first, err := a.up.get()
+	if err != nil {
+		return
+	}
+	a.hello = first.GetHello()
+	if d.welcome != nil {
+		a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Welcome{Welcome: d.welcome}})
+	}
+	d.attached <- a
 	var message []byte
-	for {
-		request, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			close(a.frames)
-		}
+	for !d.deaf {
+		request, err := a.up.get()
 		if err != nil {
+			return
+		}
+		if request == nil {
+			close(a.frames)
 			return
 		}
 		a.chunks <- len(request.GetChunk().GetData())
@@ -303,6 +399,20 @@ func (a *attachment) receive(stream grpc.BidiStreamingServer[devproxyv1.AttachRe
 			message = nil
 		}
 	}
+}
+
+// put sends r unless the stream is over.
+func (a *attachment) put(r *devproxyv1.AttachResponse) bool {
+	return a.down.put(r, len(r.GetChunk().GetData())) == nil
+}
+
+// end ends the stream as a handler does that returns err.
+func (a *attachment) end(err error) {
+	if err == nil {
+		err = io.EOF
+	}
+	a.down.end(err)
+	a.up.end(err)
 }
 
 // accept waits for the shim to attach to the daemon that runs.
@@ -338,35 +448,24 @@ func (a *attachment) quiet() {
 	}
 }
 
-// tell sends frames to the client, each in pieces.
+// tell sends frames to the client, each in pieces, unless the stream is over.
 func (a *attachment) tell(frames ...string) {
 	for _, frame := range frames {
 		half := len(frame) / 2
 		for n, piece := range []string{frame[:half], frame[half:]} {
-			a.send <- &devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Chunk{
+			a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Chunk{
 				Chunk: &devproxyv1.Chunk{Data: []byte(piece), Last: n == 1},
-			}}
+			}})
 		}
-	}
-}
-
-// offer is tell for a daemon that may be killed meanwhile.
-func (a *attachment) offer(frame string) {
-	select {
-	case a.send <- &devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Chunk{
-		Chunk: &devproxyv1.Chunk{Data: []byte(frame), Last: true},
-	}}:
-	case <-a.done:
 	}
 }
 
 // close says the last word and ends the stream.
 func (a *attachment) close(reason devproxyv1.CloseReason) {
-	a.send <- &devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Closing{
+	a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Closing{
 		Closing: &devproxyv1.Closing{Reason: reason},
-	}}
-	a.status <- nil
-	synctest.Wait()
+	}})
+	a.end(nil)
 }
 
 // write is what the client sends.

@@ -141,7 +141,7 @@ func (a *attachment) answerAll(got *record, random *rand.Rand) {
 		select {
 		case frame, open := <-a.frames:
 			if !open {
-				a.status <- nil
+				a.close(devproxyv1.CloseReason_CLOSE_REASON_DONE)
 				return
 			}
 			if m, err := wire.Parse([]byte(frame)); err == nil && m.Kind == wire.Request {
@@ -149,25 +149,14 @@ func (a *attachment) answerAll(got *record, random *rand.Rand) {
 				got.got[m.ID]++
 				got.mu.Unlock()
 				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
-				a.offer(response(m.ID, `{}`))
+				a.tell(response(m.ID, `{}`))
 			}
 			if random.IntN(100) == 0 {
-				a.restart()
+				a.close(devproxyv1.CloseReason_CLOSE_REASON_RESTART)
 				return
 			}
 		case <-a.done:
 			return
 		}
-	}
-}
-
-// restart ends the attachment as a daemon does that restarts.
-func (a *attachment) restart() {
-	select {
-	case a.send <- &devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Closing{
-		Closing: &devproxyv1.Closing{Reason: devproxyv1.CloseReason_CLOSE_REASON_RESTART},
-	}}:
-		a.status <- nil
-	case <-a.done:
 	}
 }

@@ -58,7 +58,7 @@ func TestHelloGoesFirst(t *testing.T) {
 
 func TestFirstFramesNeedNoWelcome(t *testing.T) {
 	inWorld(t, false, func(w *world) {
-		w.start().welcome = nil
+		w.start(func(d *fakeDaemon) { d.welcome = nil })
 		w.write(initialize)
 		w.accept().expect(initialize)
 	})
@@ -414,7 +414,7 @@ func TestHoursWithoutADaemon(t *testing.T) {
 					d := w.start()
 					go func() {
 						for a := range d.attached {
-							a.status <- status.Error(codes.Unavailable, "no")
+							a.end(status.Error(codes.Unavailable, "no"))
 						}
 					}()
 					defer close(d.attached)
@@ -505,8 +505,9 @@ func TestStoppedDaemonStaysStopped(t *testing.T) {
 		w.next(`"id":1,"result"`, "was stopped", "devproxyd start")
 		w.expect(`{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":2}}}`)
 		w.kill()
-		w.write(request(3, "tools/list", ""), request(4, "ping", ""))
+		w.write(request(3, "tools/list", ""))
 		w.next(`"id":3,"error":{"code":-31952`)
+		w.write(request(4, "ping", ""))
 		w.expect(response(4, `{}`))
 		time.Sleep(time.Hour)
 		w.write(request(5, "tools/list", ""))
@@ -531,7 +532,9 @@ func TestStoppedDaemonStaysStopped(t *testing.T) {
 
 func TestIncompatibleDaemon(t *testing.T) {
 	inWorld(t, false, func(w *world) {
-		w.start().welcome = &devproxyv1.Welcome{Contract: client.Contract + 1, Version: "9.0"}
+		w.start(func(d *fakeDaemon) {
+			d.welcome = &devproxyv1.Welcome{Contract: client.Contract + 1, Version: "9.0"}
+		})
 		w.write(initialize)
 		w.accept()
 		w.next(`"id":0,"error":{"code":-31955`, "update devproxy-shim")
@@ -541,12 +544,12 @@ func TestIncompatibleDaemon(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	inWorld(t, false, func(w *world) {
-		w.start().welcome = nil
+		w.start(func(d *fakeDaemon) { d.welcome = nil })
 		call := request(1, "tools/call", `{"name":"a"}`)
 		w.write(call)
 		a := w.accept()
 		a.expect(call)
-		a.status <- status.Error(codes.FailedPrecondition, "this daemon serves another project")
+		a.end(status.Error(codes.FailedPrecondition, "this daemon serves another project"))
 		w.next(`"id":1,"result"`, "another project", `"isError":true`)
 		w.quiet()
 	})
@@ -568,26 +571,20 @@ func TestSlowConsumer(t *testing.T) {
 			a := w.accept()
 			w.paused.shut()
 			flood := note("notifications/message", `{"data":"`+strings.Repeat("x", 100<<10)+`"}`)
-			took := make(chan int)
+			var taken atomic.Int64
 			go func() {
-				n := 0
-				for timer := time.NewTimer(30 * time.Second); ; n++ {
-					select {
-					case a.send <- &devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Chunk{
-						Chunk: &devproxyv1.Chunk{Data: []byte(flood), Last: true},
-					}}:
-						timer.Reset(30 * time.Second)
-					case <-timer.C:
-						took <- n
-						return
-					}
+				for a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Chunk{
+					Chunk: &devproxyv1.Chunk{Data: []byte(flood), Last: true},
+				}}) {
+					taken.Add(int64(len(flood)))
 				}
 			}()
-			size := <-took * len(flood)
-			if size > 2*outHighWater+2*client.WindowSize {
-				t.Errorf("the shim took %d bytes that nobody reads", size)
+			synctest.Wait()
+			if most := int64(2*outHighWater + 2*client.WindowSize); taken.Load() > most {
+				t.Errorf("the shim took %d bytes that nobody reads", taken.Load())
 			}
-			a.status <- status.Error(codes.ResourceExhausted, "slow")
+			time.Sleep(30 * time.Second)
+			a.end(status.Error(codes.ResourceExhausted, "slow"))
 			began := time.Now()
 			if err := <-w.result; !errors.Is(err, ErrSlowConsumer) {
 				t.Errorf("Run = %v", err)
@@ -631,7 +628,7 @@ func TestLossIsSeenBehindAFullWindow(t *testing.T) {
 		flood := note("notifications/message", `{"data":"`+strings.Repeat("x", 100<<10)+`"}`)
 		go func() {
 			for range 100 {
-				a.offer(flood)
+				a.tell(flood)
 			}
 		}()
 		time.Sleep(2 * time.Second)
@@ -826,7 +823,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 // A client that floods is slowed down by a daemon that does not read.
 func TestFloodIsSlowedDown(t *testing.T) {
 	inWorld(t, false, func(w *world) {
-		w.start().deaf = true
+		w.start(func(d *fakeDaemon) { d.deaf = true })
 		w.accept()
 		large := note("notifications/x", `{"data":"`+strings.Repeat("x", 100<<10)+`"}`)
 		var taken atomic.Int64
