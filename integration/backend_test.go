@@ -162,6 +162,9 @@ func TestRequestsWaitForTheStart(t *testing.T) {
 		if result := c.tool(t, "echo", object{"text": "x"}); !result.IsError || !strings.Contains(result.text(), "starting") {
 			t.Errorf("%s: echo gave %+v, want an error that names the state", c.name, result)
 		}
+		if status := c.devStatus(t); status.State != "starting" || status.ProtocolEra != nil {
+			t.Errorf("%s: while starting the status is %+v", c.name, status)
+		}
 		if _, err := c.try(t, "readResource", object{"params": object{"uri": "test://a"}}); err == nil || !strings.Contains(err.Error(), "starting") {
 			t.Errorf("%s: reading gave %v, want an error that names the state", c.name, err)
 		}

@@ -163,7 +163,8 @@ func TestCtl(t *testing.T) {
 	const noDaemon, usage = 3, 2
 	for _, command := range []string{"status", "restart", "start", "stop", "logs"} {
 		o := p.run(t, "devproxyctl", command)
-		if o.code != noDaemon || o.stdout != "" || !strings.Contains(o.stderr, p.root) || !strings.Contains(o.stderr, "devproxyd start") {
+		if o.code != noDaemon || o.stdout != "" || !strings.Contains(o.stderr, p.root) ||
+			!strings.Contains(o.stderr, ".sock") || !strings.Contains(o.stderr, "devproxyd start") {
 			t.Errorf("%s without a daemon: %v", command, o)
 		}
 	}
