@@ -188,6 +188,7 @@ func (r *Router) release(call *call) {
 	call.done = true
 	c := call.client
 	r.unwait(call)
+	c.noteLate(call.req)
 	delete(c.calls, call.id)
 	c.openBytes -= call.size
 	c.session.view.inFlight.Add(-1)

@@ -51,6 +51,8 @@ type client struct {
 	link   *link
 	linked bool
 
+	late heardLevel // what it may hear of requests that were answered
+
 	shapes era.Shapes
 	told   map[era.Era]handshake // what it was told in its handshakes
 	watch  *alarm                // for a full outbox

@@ -1,9 +1,22 @@
 package relay
 
 import (
+	"time"
+
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/wire"
 )
+
+// lateLines is how long a modern client on a link of its own goes on hearing the
+// log lines of a request that was answered. A legacy backend sends them on
+// another HTTP stream than the answer, which may overtake them.
+const lateLines = 500 * time.Millisecond
+
+// heardLevel is what a client may still hear after its requests were answered.
+type heardLevel struct {
+	level string
+	until time.Time
+}
 
 // setLevel takes a logging/setLevel. Requests to a modern backend carry the
 // level from now on; a legacy backend is given the lowest that anybody wants.
@@ -106,8 +119,8 @@ func (r *Router) legacyHears(l *link, c *client, level string) bool {
 	return era.Admits(c.said.Level, level)
 }
 
-// modernHears reports whether a modern client has a request open that asked for
-// lines of that level. via is the request on whose stream the line came, if
+// modernHears reports whether a modern client has a request open, or had one a
+// moment ago, that asked for lines of that level. via is the request on whose stream the line came, if
 // that is known.
 func modernHears(l *link, c *client, level string, via int64) bool {
 	if lg := l.legs[via]; lg != nil && lg.call != nil {
@@ -118,7 +131,20 @@ func modernHears(l *link, c *client, level string, via int64) bool {
 			return true
 		}
 	}
-	return false
+	return l.owner == c && l.facts.Era == era.Legacy &&
+		time.Now().Before(c.late.until) && era.Admits(c.late.level, level)
+}
+
+// noteLate notes that a request was answered that asked for log lines.
+func (c *client) noteLate(req era.Request) {
+	if req.Source != era.Modern || req.Level == "" {
+		return
+	}
+	now, level := time.Now(), req.Level
+	if now.Before(c.late.until) {
+		level = era.Lowest(level, c.late.level)
+	}
+	c.late = heardLevel{level, now.Add(lateLines)}
 }
 
 func modernAdmits(call *call, level string) bool {
