@@ -55,9 +55,10 @@ func lean() {
 	const (
 		// heapGrowth makes the first collection come at 1 MiB.
 		heapGrowth = 25
-		// softLimit is where the collector gives memory back with force, after a
-		// message of many megabytes.
-		softLimit = 48 << 20
+		// softLimit is above which memory goes back to the system with force, once
+		// a message of many megabytes has passed. While one passes it costs a third
+		// more time.
+		softLimit = 24 << 20
 		// processors is how many goroutines run at once.
 		processors = 2
 	)
