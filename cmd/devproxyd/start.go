@@ -96,10 +96,6 @@ func restart(cmd *cobra.Command, target *cli.Target) error {
 	if err != nil {
 		return err
 	}
-	// A faulty configuration must not cost the daemon that runs.
-	if _, err := config.Load(p.Root); err != nil {
-		return cli.Usage(err)
-	}
 	old, _, err := target.Dial(cmd.Context())
 	if errors.Is(err, client.ErrNoDaemon) {
 		return start(cmd, target)
@@ -125,13 +121,19 @@ func restart(cmd *cobra.Command, target *cli.Target) error {
 	return err
 }
 
-// configured returns the project that is meant, which must have a devproxy.toml.
+// configured returns the project that is meant, which must have a devproxy.toml
+// without a fault: that is told sooner here than by a daemon, and must not cost
+// one that runs.
 func configured(target *cli.Target) (project.Project, error) {
 	p, err := target.Project()
 	if err != nil {
 		return p, err
 	}
-	return p, cli.Usage(p.HasConfig())
+	if err := p.HasConfig(); err != nil {
+		return p, cli.Usage(err)
+	}
+	_, err = config.Load(p.Root)
+	return p, cli.Usage(err)
 }
 
 func newStop(target *cli.Target) *cobra.Command {
