@@ -25,8 +25,8 @@ const (
 	// feedbackStarts is how many starts in a row make a loop of it. Four saves of
 	// the same file, each just after a restart, still happen at a keyboard.
 	feedbackStarts = 5
-	// feedbackPeriod replaces the settle time while a loop is suspected: slow
-	// enough to leave the machine usable, fast enough for a person who was
+	// feedbackPeriod is how far apart restarts are while a loop is suspected:
+	// enough to leave the machine usable, and not too much for a person who was
 	// suspected wrongly.
 	feedbackPeriod = 10 * time.Second
 )
@@ -68,6 +68,16 @@ func (f *feedback) calm(now time.Time) {
 
 func (f *feedback) looping() bool { return f.streak >= feedbackStarts }
 
+// pause is how long the next restart has to wait on account of a loop. It counts
+// from the last start, not from the last change: a person who saves more often
+// than that still sees a restart for each period.
+func (f *feedback) pause(now time.Time) time.Duration {
+	if !f.looping() {
+		return 0
+	}
+	return max(0, feedbackPeriod-now.Sub(f.lastStart))
+}
+
 // problem names the loop, with paths as display shows them; "" if there is none.
 func (f *feedback) problem(display func(string) string) string {
 	if !f.looping() {
@@ -81,6 +91,6 @@ func (f *feedback) problem(display func(string) string) string {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("%s changed right after each of the last %d starts: the backend seems to write into what is "+
-		"watched, which restarts it; add the file to ignore in [watch], or let it be written elsewhere",
-		strings.Join(names, ", "), f.streak)
+		"watched, which restarts it; add the file to ignore in [watch], or let it be written elsewhere "+
+		"(restarts are %v apart meanwhile)", strings.Join(names, ", "), f.streak, feedbackPeriod)
 }

@@ -259,11 +259,8 @@ func (l *loop) trouble(err error) {
 // touch begins or prolongs a burst.
 func (l *loop) touch() {
 	begun := l.quiet.pending()
-	l.quiet.period = l.w.config.Settle
-	if l.feedback.looping() {
-		l.quiet.period = max(l.quiet.period, feedbackPeriod)
-	}
 	now := time.Now()
+	l.quiet.period = max(l.w.config.Settle, l.feedback.pause(now))
 	l.quiet.touch(now)
 	if !begun {
 		l.settled.Reset(l.quiet.due().Sub(now))

@@ -521,7 +521,7 @@ func TestFeedbackLoop(t *testing.T) {
 			t.Errorf("problem %q", problem)
 		}
 		for range 5 { // slowed down, and still suspected
-			if _, after := restart(); after != feedbackPeriod {
+			if _, after := restart(); after != feedbackPeriod-time.Second {
 				t.Fatalf("reported after %v", after)
 			}
 		}
@@ -531,6 +531,41 @@ func TestFeedbackLoop(t *testing.T) {
 		time.Sleep(time.Minute)
 		if problem := w.Status().Problem; problem != "" {
 			t.Errorf("after a quiet start: problem %q", problem)
+		}
+	})
+}
+
+// TestFeedbackSuspectsPerson holds that who saves often is kept waiting no longer
+// than a loop is, for all that each save follows the last one soon.
+func TestFeedbackSuspectsPerson(t *testing.T) {
+	inBubble(t, Config{}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
+		start := func() time.Time {
+			if _, err := w.Baseline(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return time.Now()
+		}
+		save := func() { g.write("/project/dist/index.js", time.Now().String()) }
+		for range feedbackStarts {
+			start()
+			time.Sleep(time.Second)
+			save()
+			expect(t, w, time.Minute)
+		}
+		began := start()
+		for range 9 {
+			time.Sleep(time.Second)
+			save()
+		}
+		expect(t, w, time.Minute)
+		if after := time.Since(began); after != feedbackPeriod {
+			t.Errorf("restarted %v after the last start", after)
+		}
+		start()
+		time.Sleep(feedbackPeriod)
+		save()
+		if _, after := expect(t, w, time.Minute); after != 300*time.Millisecond {
+			t.Errorf("a save long after the start was reported after %v", after)
 		}
 	})
 }
