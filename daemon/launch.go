@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/debugmcp/devproxy/daemon/backend"
 	"github.com/debugmcp/devproxy/daemon/backend/link"
@@ -39,6 +40,10 @@ type launcher struct {
 	terminalPath string
 	log          *slog.Logger
 
+	// masker knows the secrets of past. It is asked for by whoever logs, so
+	// nothing may be waited for there.
+	masker atomic.Pointer[logs.Masker]
+
 	// keeping orders the changes of the overrides on disk and in memory.
 	keeping sync.Mutex
 
@@ -46,7 +51,6 @@ type launcher struct {
 	config    *config.Config    // the last one without a fault
 	fault     string            // of the file since then; empty for none
 	overrides map[string]string // the set of dev_restart and "devproxyctl restart --env"
-	masker    *logs.Masker      // knows the secrets of past
 	// past are the environments that a backend or build was given, the last one
 	// at the end. What an earlier one printed is still in the log.
 	past []map[string]string
@@ -86,11 +90,7 @@ func (l *launcher) currentOverrides() map[string]string {
 }
 
 // mask returns what knows the secrets of the backend's environment.
-func (l *launcher) mask() *logs.Masker {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.masker
-}
+func (l *launcher) mask() *logs.Masker { return l.masker.Load() }
 
 // remember has the secrets of an environment hidden from now on. The caller
 // holds mu or has the launcher for itself.
@@ -103,7 +103,7 @@ func (l *launcher) remember(env map[string]string) {
 		// The first one is the daemon's own, which is there to stay.
 		l.past = append(l.past[:1], l.past[2:]...)
 	}
-	l.masker = logs.NewMasker(l.past...)
+	l.masker.Store(logs.NewMasker(l.past...))
 }
 
 // check returns the configuration as it is now if it could be used, before a
@@ -149,10 +149,12 @@ func checkOverrides(overrides map[string]string) error {
 // somebody asks for is refused by check.
 func (l *launcher) reload() *config.Config {
 	c, err := config.Load(l.root)
+	if err != nil {
+		l.log.Warn("the configuration cannot be used, the last good one stands in", "error", err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.log.Warn("the configuration cannot be used, the last good one stands in", "error", err)
 		l.fault = err.Error()
 		return l.config
 	}
