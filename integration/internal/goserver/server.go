@@ -108,18 +108,8 @@ func slow(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, e
 	if args.Steps == 0 {
 		args.Steps = 3
 	}
-	token := req.Params.GetProgressToken()
 	for i := 1; i <= args.Steps; i++ {
-		if token != nil {
-			if err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: token, Progress: float64(i), Total: float64(args.Steps),
-			}); err != nil {
-				return nil, err
-			}
-		}
-		if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{
-			Level: "info", Logger: "slow", Data: map[string]int{"i": i},
-		}); err != nil {
+		if err := report(ctx, req, i, args.Steps); err != nil && ctx.Err() == nil {
 			return nil, err
 		}
 		select {
@@ -130,6 +120,20 @@ func slow(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, e
 		}
 	}
 	return text("done"), nil
+}
+
+// report tells the client of a step of slow.
+func report(ctx context.Context, req *mcp.CallToolRequest, step, steps int) error {
+	if token := req.Params.GetProgressToken(); token != nil {
+		if err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: token, Progress: float64(step), Total: float64(steps),
+		}); err != nil {
+			return err
+		}
+	}
+	return req.Session.Log(ctx, &mcp.LoggingMessageParams{
+		Level: "info", Logger: "slow", Data: map[string]int{"i": step},
+	})
 }
 
 func crash(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
