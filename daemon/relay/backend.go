@@ -27,9 +27,6 @@ type backend struct {
 
 func (b *backend) serves() bool { return b.stage == stageUp }
 
-// refuses reports whether waiting is of no use.
-func (b *backend) refuses() bool { return b.stage == stageUnavailable && !b.failure.Waiting }
-
 // state names the stage in the words of status.
 func (b *backend) state() string {
 	switch b.stage {
@@ -127,7 +124,6 @@ func (e downEvent) handle(r *Router) {
 	}
 	r.takeDown(why)
 	r.backend = backend{stage: stageDown, number: e.generation, failure: why}
-	r.needForHeld()
 }
 
 // takeDown ends everything that belongs to the generation: what is in flight is
@@ -149,13 +145,6 @@ func (r *Router) takeDown(why Failure) {
 		c.session.gate.set(true)
 		r.unfenceAll(c)
 		r.publishPeer(c)
-	}
-}
-
-// needForHeld asks for the next generation if somebody waits for one.
-func (r *Router) needForHeld() {
-	if len(r.held.calls) > 0 && r.closing == nil {
-		r.need(r.held.calls[0])
 	}
 }
 

@@ -221,8 +221,6 @@ func (r *Router) proceed(call *call) {
 		r.refuse(call, r.shuttingDown())
 	case r.backend.serves():
 		r.send(call)
-	case r.backend.refuses():
-		r.failForWant(call, r.backend.failure)
 	default:
 		r.hold(call)
 	}

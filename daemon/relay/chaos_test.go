@@ -314,7 +314,7 @@ func (c *chaos) supervisorActs() {
 		c.fall()
 	case c.chance(20):
 		c.notef("unavailable")
-		c.router.Unavailable(Failure{Reason: "start-failed", State: "failed", Waiting: c.chance(50)})
+		c.fail(&Failure{Reason: "start-failed", State: "failed", Waiting: c.chance(50)})
 	default:
 		c.rise()
 	}

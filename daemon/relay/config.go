@@ -49,8 +49,9 @@ const DefaultRequestWait = 15 * time.Second
 // Backend is what the router asks of the one who keeps the backend alive. Its
 // methods must not block.
 type Backend interface {
-	// Need says that a request of this client waits for a generation. It may be
-	// called again for every such request.
+	// Need says that a request of this client waits for a generation. It is
+	// called for every such request, whatever was said before: Starting follows,
+	// or Unavailable, or what is under way already.
 	Need(starter era.Peer)
 	// Drained says, once after Draining, that no request of a client is in
 	// flight on the generation any more.

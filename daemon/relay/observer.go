@@ -16,8 +16,9 @@ func (r *Router) Draining(generation uint64) { r.mail.post(drainingEvent{generat
 // is in flight on it is answered with why.
 func (r *Router) Down(generation uint64, why Failure) { r.mail.post(downEvent{generation, why}) }
 
-// Unavailable says that no generation is coming up, and why: what waits is
-// answered with it, unless the failure says that waiting helps.
+// Unavailable says that no generation is coming up for those who wait, and why:
+// they are answered with it, unless the failure says that waiting helps. Who
+// comes later asks anew.
 func (r *Router) Unavailable(why Failure) { r.mail.post(unavailableEvent{why}) }
 
 // Shutdown says that the daemon is about to end, with ErrShutdown or ErrRestart:

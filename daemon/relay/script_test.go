@@ -84,6 +84,7 @@ type world struct {
 	number  uint64
 	openErr error
 	shares  bool
+	failure *Failure // what Need is answered with
 }
 
 func newWorld(t *testing.T, config Config) *world {
@@ -136,7 +137,14 @@ func (w *world) stop(cause error) {
 }
 
 // Need and Drained implement Backend.
-func (w *world) Need(era.Peer) { w.mu.Lock(); w.needs++; w.mu.Unlock() }
+func (w *world) Need(era.Peer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.needs++
+	if w.failure != nil {
+		w.router.Unavailable(*w.failure)
+	}
+}
 
 func (w *world) Drained(uint64) { w.mu.Lock(); w.drained++; w.mu.Unlock() }
 
@@ -544,6 +552,7 @@ func (w *world) worldStep(words []string) error {
 	case "attach":
 		w.attach(words[1], Shim{PID: 1, Version: "test", Resumed: len(words) > 2})
 	case "starting":
+		w.fail(nil)
 		w.router.Starting(w.number + 1)
 	case "up":
 		w.up(words[1], words[2], words[3])
@@ -552,7 +561,7 @@ func (w *world) worldStep(words []string) error {
 	case "down":
 		w.down(Failure{Reason: words[1], Message: strings.Join(words[2:], " ")})
 	case "unavailable", "waiting":
-		w.router.Unavailable(Failure{Reason: words[1], State: "failed", Message: strings.Join(words[2:], " "), Waiting: words[0] == "waiting"})
+		w.fail(&Failure{Reason: words[1], State: "failed", Message: strings.Join(words[2:], " "), Waiting: words[0] == "waiting"})
 	case "shutdown":
 		w.router.Shutdown(ErrShutdown)
 	case "restart":
@@ -630,9 +639,20 @@ func (w *world) up(eraWord, sharing, caps string) {
 	g := &testGeneration{w: w, number: w.number, facts: testFacts(e, caps), shared: sharing == "shared"}
 	w.mu.Lock()
 	w.gen = g
+	w.failure = nil
 	w.mu.Unlock()
 	w.router.Starting(w.number)
 	w.router.Up(g)
+}
+
+// fail sets what whoever needs the backend is told, and tells it.
+func (w *world) fail(why *Failure) {
+	w.mu.Lock()
+	w.failure = why
+	w.mu.Unlock()
+	if why != nil {
+		w.router.Unavailable(*why)
+	}
 }
 
 func (w *world) down(why Failure) {
