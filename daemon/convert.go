@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -133,7 +134,7 @@ func implementation(info []byte) (name, version string) {
 }
 
 func (v view) toProto() *devproxyv1.Status {
-	return &devproxyv1.Status{
+	status := &devproxyv1.Status{
 		Daemon: &devproxyv1.Daemon{
 			Version: v.daemon.version, Pid: int64(v.daemon.pid), StartTime: toTime(v.daemon.since),
 			ProjectRoot: v.daemon.root, Socket: v.daemon.socket, LogFile: v.daemon.logFile,
@@ -150,6 +151,37 @@ func (v view) toProto() *devproxyv1.Status {
 			Overflows: uint32(v.watch.Overflows), Problem: v.watch.Problem,
 		},
 	}
+	makeValid(status.ProtoReflect())
+	return status
+}
+
+// makeValid replaces what is no UTF-8 in a message's strings. The name of a file
+// may be any bytes, and gRPC sends nothing of a message with such a string. Maps
+// are left alone: theirs came as JSON or over gRPC.
+func makeValid(m protoreflect.Message) {
+	valid := func(v protoreflect.Value) protoreflect.Value {
+		return protoreflect.ValueOfString(strings.ToValidUTF8(v.String(), "\uFFFD"))
+	}
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		isString, isMessage := field.Kind() == protoreflect.StringKind, field.Kind() == protoreflect.MessageKind
+		switch {
+		case field.IsMap():
+		case field.IsList() && isString:
+			for i := range v.List().Len() {
+				v.List().Set(i, valid(v.List().Get(i)))
+			}
+		case field.IsList() && isMessage:
+			for i := range v.List().Len() {
+				makeValid(v.List().Get(i).Message())
+			}
+		case field.IsList():
+		case isMessage:
+			makeValid(v.Message())
+		case isString:
+			m.Set(field, valid(v))
+		}
+		return true
+	})
 }
 
 func (v view) backendToProto() *devproxyv1.Backend {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
@@ -20,6 +22,7 @@ import (
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/daemon/logs"
 	"github.com/debugmcp/devproxy/daemon/relay"
+	"github.com/debugmcp/devproxy/watch"
 )
 
 func TestAwaitIdle(t *testing.T) {
@@ -82,9 +85,8 @@ func TestAssemblyIsBounded(t *testing.T) {
 	const part = 8 << 20
 	big := strings.Repeat("x", part)
 	var a assembly
-	a.add(chunk(`{"id":1,"method":"m"`, false))
-	for range 20 {
-		if _, _, done := a.add(chunk(big, false)); done {
+	for _, part := range append([]string{`{"id":1,"method":"m"`}, slices.Repeat([]string{big}, 20)...) {
+		if _, _, done := a.add(chunk(part, false)); done {
 			t.Fatal("done before the last chunk")
 		}
 		if len(a.data) > maxClientMessage {
@@ -215,6 +217,22 @@ func TestViewPrefersWhatWasLaunched(t *testing.T) {
 		if got := v.relative(path); got != want {
 			t.Errorf("relative(%q) = %q, want %q", path, got, want)
 		}
+	}
+}
+
+// The name of a file may be any bytes, and must not cost the status.
+func TestViewOfNamesThatAreNoText(t *testing.T) {
+	v := view{tools: toolNames("dev_")}
+	v.daemon.root = "/pro\xffject"
+	v.watch = watch.Status{Paths: []string{"/pro\xffject/di\xffst"}, LastChanged: "/pro\xffject/dist/\xff.js", Problem: "\xff"}
+	v.backend.Message, v.backend.LastExit = "no \xff", &backend.Exit{StderrTail: []string{"\xff"}}
+	shown := v.toProto()
+	if _, err := proto.Marshal(shown); err != nil {
+		t.Fatal(err)
+	}
+	if got := shown.GetWatch().GetLastChanged() + " " + shown.GetWatch().GetPaths()[0] + " " + shown.GetBackend().GetMessage(); got !=
+		"dist/\uFFFD.js di\uFFFDst no \uFFFD" {
+		t.Errorf("it says %q", got)
 	}
 }
 
