@@ -766,7 +766,7 @@ func (s *session) ended(ctx context.Context, err error) error {
 		return ErrSlowConsumer
 	}
 	if !s.eof {
-		s.say("the daemon is lost: %v", err)
+		s.say("the daemon is lost: %s", status.Convert(err).Message())
 	}
 	s.lose(ctx)
 	return nil

@@ -50,7 +50,7 @@ func fakeDaemon() int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	p, err := project.At(os.Args[slices.Index(os.Args, "--project")+1])
 	if err != nil {
-		log.Error(err.Error())
+		log.Error("not serving", "error", err)
 		return 1
 	}
 	if config, err := os.ReadFile(p.Config()); err != nil || strings.Contains(string(config), "comand") {
@@ -66,7 +66,7 @@ func fakeDaemon() int {
 		return client.ExitRunning
 	}
 	if err != nil {
-		log.Error(err.Error())
+		log.Error("not serving", "error", err)
 		return 1
 	}
 	server := grpc.NewServer(
