@@ -112,6 +112,7 @@ func TestPausedClient(t *testing.T) {
 		w.must(`up legacy shared {"logging":{}}`)
 		synctest.Wait()
 		s := initialized(t, w.router)
+		synctest.Wait() // until it counts as ready: what comes before is not for it
 		flood(w.links[0], 60)
 		time.Sleep(slowAfter - time.Second)
 		for range 60 {
