@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/debugmcp/devproxy/daemon/era"
@@ -343,12 +344,36 @@ func (r *Router) backendFailed(l *link, call *call, m wire.Message) {
 		return
 	}
 	r.noteURLs(l, call, e)
-	result, refusal := call.front.Failure(call.req, l.facts.Era, e)
-	if refusal != nil {
+	switch result, refusal := call.front.Failure(call.req, l.facts.Era, e); {
+	case refusal == nil:
+		r.succeed(call, result)
+	case refusal == e:
+		r.respond(call, wire.Message{Kind: wire.Failure, ID: call.id, Error: asWritten(m.Error, e)})
+	default:
 		r.fail(call, refusal)
-		return
 	}
-	r.succeed(call, result)
+}
+
+// asWritten is an error that nobody has translated, to the byte as the backend
+// wrote it, unless it has what makes clients drop the whole message: members
+// that no error has, or a code that is no plain integer.
+func asWritten(raw []byte, e *wire.Error) []byte {
+	o, err := wire.ParseObject(raw)
+	if err != nil {
+		return e.Bytes()
+	}
+	for _, m := range o.Members() {
+		switch m.Key {
+		case "message", "data":
+		case "code":
+			if string(m.Value) != strconv.FormatInt(e.Code, 10) {
+				return e.Bytes()
+			}
+		default:
+			return e.Bytes()
+		}
+	}
+	return raw
 }
 
 // detach takes a call from wherever it is, without an answer: the client has
