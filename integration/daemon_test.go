@@ -5,6 +5,7 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -90,6 +91,49 @@ func TestDaemonInTheForeground(t *testing.T) {
 		t.Error("the backend outlived its daemon")
 	}
 	checkRaces(t, "devproxyd run", output.String())
+}
+
+// run outlives whoever read its log, as in "devproxyd run 2>&1 | tee log" after
+// Ctrl-C, which ends tee: it still has the backend to stop.
+func TestForegroundDaemonOutlivesItsLogReader(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.use(t, backendNamed(t, "go-stdio"))
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(program(t, "devproxyd"), "run")
+	command.Dir, command.Env, command.Stderr = p.root, p.terminalEnv(), writer
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	t.Cleanup(func() { _ = command.Process.Kill() })
+	if err := errors.Join(writer.Close(), reader.Close()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the daemon", func() (bool, string) {
+		o := p.run(t, "devproxyctl", "status")
+		return o.code == 0, o.String()
+	})
+	p.ctl(t, "start")
+	backend := int(p.status(t).Backend.PID)
+	if err := command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("run ended with %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("run did not end on SIGINT")
+	}
+	if alive(t, backend) {
+		t.Error("the backend outlived its daemon")
+	}
 }
 
 // After a kill -9 of the daemon the next one ends the orphan before it starts

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
@@ -35,6 +37,11 @@ func newRun(target *cli.Target) *cobra.Command {
 				Project: p, Socket: target.SocketPath, Autostarted: autostarted, Succeeds: succeeds,
 				Version: cli.Version(version), Environ: os.Environ(),
 			}
+			// Asked for, so that a write to a log's reader that is gone (the tee of
+			// "devproxyd run 2>&1 | tee", after Ctrl-C) fails, and does not end the
+			// process with the backend left behind. Ignoring the signal would do too,
+			// but the backend would inherit that.
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			if !autostarted && !detached {
 				options.Log = tint.NewTextHandler(cmd.ErrOrStderr(), &tint.Options{Level: slog.LevelInfo, NoColor: !colours()})
 			}
