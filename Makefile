@@ -30,6 +30,7 @@ BREAKING_AGAINST ?= .git\#branch=main
 # are programs that they build themselves.
 UNIT_PACKAGES = $(shell go list ./... | grep -v /integration)
 NODE := integration/testdata/node
+CONFORMANCE := integration/testdata/conformance
 
 # npm's scripts are off: no package that the tests use needs one, and a test
 # machine should run no code at install time.
@@ -39,7 +40,7 @@ NPM_CI := npm ci --ignore-scripts --no-audit --no-fund
 GO_FILES = $(shell find . -name '*.go' -not -path './api/devproxy/*' -not -path '*/node_modules/*' -not -path './.*/*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build install demo test test-short integration fmt fmt-check vet lint \
+.PHONY: help build install demo test test-short integration conformance fmt fmt-check vet lint \
 	docs proto check-proto breaking fuzz bench clean
 
 help: ## List the targets
@@ -65,8 +66,11 @@ test-short: ## Run the tests that start no other program
 integration: $(NODE)/node_modules ## Run the black-box tests; RUN=regexp chooses some
 	$(RACE) -count=1 -timeout=20m -v $(if $(RUN),-run '$(RUN)') ./integration/...
 
-$(NODE)/node_modules: $(NODE)/package-lock.json $(NODE)/package.json
-	cd $(NODE) && $(NPM_CI)
+conformance: $(CONFORMANCE)/node_modules ## Run the official conformance scenarios, directly and through devproxy
+	$(RACE) -count=1 -timeout=10m -v -run '^TestConformance$$' ./integration
+
+%/node_modules: %/package-lock.json %/package.json
+	cd $* && $(NPM_CI)
 	@touch $@
 
 fmt: ## Format the Go and protobuf sources
@@ -117,4 +121,4 @@ bench: ## Run the benchmarks that BENCH matches
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(UNIT_PACKAGES)
 
 clean: ## Remove what the other targets made
-	rm -rf bin $(NODE)/node_modules
+	rm -rf bin $(NODE)/node_modules $(CONFORMANCE)/node_modules
