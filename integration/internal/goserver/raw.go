@@ -18,12 +18,19 @@ const rawNumbers = `{"zebra":12345678901234567890,"one":1.0,"huge":1e400,"small"
 // The answers of the raw server. Every one has members that the protocol does
 // not know, in places where it says that they are to be ignored.
 var rawAnswers = map[string]string{
-	"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"vendor":{"x":1.0}},` +
+	"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{},"completions":{},"vendor":{"x":1.0}},` +
 		`"serverInfo":{"name":"raw-fixture","version":"0"}}`,
-	"server/discover": `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"vendor":{"x":1.0}},` +
+	"server/discover": `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{},"prompts":{},"completions":{},"vendor":{"x":1.0}},` +
 		`"resultType":"complete","ttlMs":0,"cacheScope":"private",` +
 		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"raw-fixture","version":"0"}}}`,
 	"ping": `{}`,
+	"resources/list": `{"resources":[{"uri":"raw://a","name":"a","size":12345678901234567890,"vendorResource":[1.0]}],` +
+		`"nextCursor":"\u0063\/2","resultType":"complete","ttlMs":0,"cacheScope":"private"}`,
+	"resources/read": `{"contents":[{"vendorFirst":{"b":1,"a":1.0},"uri":"raw:\/\/a","text":"\ud83d\ude00 \u2028"}],` +
+		`"vendorRead":null,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`,
+	"prompts/get": `{"messages":[{"role":"user","content":{"type":"vendor/hologram","voxels":9007199254740993,"data":"\u003c"}}],` +
+		`"resultType":"complete"}`,
+	"completion/complete": `{"completion":{"values":["\u00e9","e"],"total":2.0,"vendor":1e400},"resultType":"complete"}`,
 	"tools/list": `{"vendorList":1.0,"tools":[{"vendorTool":1e400,"name":"exotic",` +
 		`"inputSchema":{"type":"object","maximum":1.0}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`,
 }
@@ -33,7 +40,8 @@ var rawAnswers = map[string]string{
 //
 // tools/call returns exotic numbers beside the params it was given; a method
 // that begins with "vendor/" returns its params alone; "vendor/fail" an error
-// with exotic data.
+// with exotic data. A call with a progress token is preceded by a notification
+// about it and one that nobody knows.
 func serveRaw(in io.Reader, out io.Writer, wirePath string) error {
 	wire := io.Discard
 	if wirePath != "" {
@@ -63,9 +71,32 @@ func serveRaw(in io.Reader, out io.Writer, wirePath string) error {
 		if answer == "" {
 			continue
 		}
-		if _, err := io.WriteString(out, answer+"\n"); err != nil {
-			return err
+		// Line by line, as servers write.
+		for _, text := range append(rawNotes(line), answer) {
+			if _, err := io.WriteString(out, text+"\n"); err != nil {
+				return err
+			}
 		}
+	}
+}
+
+// rawNotes returns the lines that come before the answer to one.
+func rawNotes(line []byte) []string {
+	var message struct {
+		Params struct {
+			Meta struct {
+				Token json.RawMessage `json:"progressToken"`
+			} `json:"_meta"`
+		}
+	}
+	// What has other params has no token.
+	if err := json.Unmarshal(line, &message); err != nil || message.Params.Meta.Token == nil {
+		return nil
+	}
+	return []string{
+		fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"vendor":%s,"progress":1.0,`+
+			`"progressToken":%s,"total":1e400,"message":"\u003c\/"}}`, rawNumbers, message.Params.Meta.Token),
+		fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/vendor","params":{"numbers":%s}}`, rawNumbers),
 	}
 }
 
