@@ -98,7 +98,10 @@ func takesInput(method string) bool {
 }
 
 func (r *Router) newCall(c *client, id wire.ID, req era.Request, size int, b *batch) *call {
-	call := &call{client: c, id: id, req: req, params: readParams(req), front: r.front(req.Source), batch: b, size: size}
+	call := &call{
+		client: c, id: id, req: req, params: readParams(req),
+		front: r.front(req.Source), batch: b, size: size,
+	}
 	c.calls[id] = call
 	c.openBytes += size
 	if b != nil {

@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"slices"
-
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/wire"
 )
@@ -64,9 +62,8 @@ func (r *Router) tellListen(l *listen, source era.Era, method string, params []b
 	case !ok:
 	case l.acked:
 		r.notify(l.client, method, out)
-	case !slices.ContainsFunc(l.late, func(n lateNotice) bool { return n.method == method && string(n.params) == string(out) }):
-		// What is said twice before it can be said once is the same news.
-		l.late = append(l.late, lateNotice{method, out})
+	default:
+		l.note(lateNotice{method, string(out)})
 	}
 }
 

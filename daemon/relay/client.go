@@ -87,7 +87,8 @@ func (e attachEvent) handle(r *Router) {
 	r.sessions[e.session] = c
 	r.order = append(r.order, c)
 	r.publishSessions()
-	r.log.Info("client attached", "session", e.session.id, "shim", e.session.shim.PID, "resumed", e.session.shim.Resumed)
+	shim := e.session.shim
+	r.log.Info("client attached", "session", e.session.id, "shim", shim.PID, "resumed", shim.Resumed)
 }
 
 func (e attachEvent) abandon(cause error) { e.session.out.close(cause, false) }
@@ -232,7 +233,8 @@ func (r *Router) malformed(c *client, frame []byte, err error, b *batch) {
 // tooLong answers a message that was too long to be read. Its start usually
 // names the request.
 func (r *Router) tooLong(c *client, long *wire.TooLongError) {
-	r.log.Warn("client sent a message that is too long", "session", c.session.id, "size", long.Size, "limit", long.Limit)
+	r.log.Warn("client sent a message that is too long",
+		"session", c.session.id, "size", long.Size, "limit", long.Limit)
 	id := idInHead(long.Head)
 	if id == "" || c.taken(id) {
 		return
@@ -250,7 +252,9 @@ func (r *Router) batch(c *client, frame []byte) {
 	if !c.said.Initialized || !era.Batches(c.said.Peer.Version) || len(frames) == 0 {
 		r.log.Warn("client sent a batch it may not send", "session", c.session.id)
 		r.reply(c, nil, wire.NewFailure("", &wire.Error{
-			Code: wire.CodeInvalidRequest, Message: "batches are not part of this protocol version, or the batch is empty"}))
+			Code:    wire.CodeInvalidRequest,
+			Message: "batches are not part of this protocol version, or the batch is empty",
+		}))
 		return
 	}
 	b := &batch{open: 1} // this function's own hold, so that it is not complete before its end

@@ -109,5 +109,10 @@ func declined(server wire.ID, method string) reply {
 	if method == methodElicit {
 		return reply{server: server, result: []byte(`{"action":"cancel"}`)}
 	}
-	return reply{server: server, err: &wire.Error{Code: wire.CodeInternal, Message: "the client is gone or has cancelled"}}
+	return refuseQuestion(server, "the client is gone or has cancelled")
+}
+
+// refuseQuestion answers a question with an error.
+func refuseQuestion(server wire.ID, message string) reply {
+	return reply{server: server, err: &wire.Error{Code: wire.CodeInternal, Message: message}}
 }

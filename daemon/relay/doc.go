@@ -26,15 +26,21 @@
 //
 // # Where to find what
 //
+//   - router.go: the loop and its end; mailbox.go, agenda.go: what wakes it
 //   - session.go, outbox.go: a client's connection
 //   - client.go: a frame from a client; handshake.go: what is answered here
 //   - calls.go, hold.go: a client's request from arrival to its one response
+//   - observer.go, backend.go: generations that come and go
 //   - links.go: the way to the backend, per session or shared
 //   - lists.go: the dev tools in tools/list, and the lists of a backend that has none
-//   - subscriptions.go, interest.go: who hears which change, and what the backend is asked for
+//   - listens.go: what a client subscribes to; subscriptions.go, interest.go: what the
+//     backend is asked for; changes.go: who hears of it
 //   - logging.go: log levels
-//   - inputs.go, parking.go, round.go: what the backend asks of a client
+//   - inputs.go: whom the backend asks; dialogue.go, parking.go, urls.go: a modern client
+//     of a legacy backend; round.go: a legacy client of a modern one; owners.go: whose
+//     pages and tasks a shared backend speaks of
 //   - failures.go: everything devproxy itself answers instead of the backend
+//   - snapshot.go: what others may read
 //
 // # Limits
 //

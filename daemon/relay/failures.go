@@ -71,30 +71,126 @@ func Failures() []FailureRow {
 		again   = "the request may have had effects; check before calling again"
 	)
 	return []FailureRow{
-		{ReasonUnavailable, -31900, "the backend is not available", "see dev_server_status or `devproxyctl status`"},
-		{"start-failed", -31901, "the backend did not start", look + "; then restart it with " + restart},
-		{"exited-at-start", -31902, "the backend ended before it was ready", "fix what its output says; " + itself},
-		{"start-timeout", -31903, "the backend was not ready within [backend] start_timeout", look + "; raise [backend] start_timeout in devproxy.toml if it needs longer"},
-		{"handshake-failed", -31904, "the backend does not speak MCP as configured", "check [backend] transport, path and era in devproxy.toml, and its output with dev_logs or `devproxyctl logs`"},
-		{"crash-loop", -31905, "the backend crashed too often and is not started again by itself", look + "; " + itself},
-		{"crashed", -31906, "the backend crashed, and [backend] on_crash is \"stay\"", "on_crash is \"stay\" in devproxy.toml: " + itself},
-		{"entry-missing", -31907, "the backend's entry file does not exist yet", "build the project, with dev_rebuild_and_restart or `devproxyctl restart --rebuild`; it starts when the file is there"},
-		{"port-in-use", -31908, "the backend's port is in use by another program", "end that process, or choose another [backend] port in devproxy.toml (0 takes a free one); then restart with " + restart},
-		{"command-not-found", -31909, "the backend's command was not found", "check [backend] command in devproxy.toml; `devproxyd start` from a terminal makes the daemon use that terminal's PATH"},
-		{"config-invalid", -31910, "the configuration does not say how to start the backend", "correct devproxy.toml; then restart with " + restart},
-		{"build-failed", -31911, "the build failed", "see its output with dev_logs or `devproxyctl logs --source build`"},
-		{"survivors", -31912, "processes of the last backend could not be ended", "end these processes by hand; then restart with " + restart},
-		{"backend-retrying", -31913, "the backend crashed and is started again after a pause", "it starts again by itself; see dev_server_status"},
-		{reasonStopped, -31914, "the backend was stopped", "it starts again on the next request that needs it"},
-		{ReasonLost, -31915, "the backend ended while it worked on this request", again},
-		{ReasonRestarted, -31916, "the backend was restarted while it worked on this request", again},
-		{ReasonWaited, -31917, "the backend was not ready within [proxy] request_wait", "try again; see dev_server_status"},
-		{ReasonLinkFailed, -31918, "no connection to the backend could be made", "try again; see dev_logs"},
-		{ReasonRequestLost, -31919, "the connection broke before the backend answered", again},
-		{ReasonTooManyHeld, -31920, "too many requests wait for the backend", "try again when it is up; see dev_server_status"},
-		{ReasonTooManyOpen, -31921, "too many requests of this client are open", "wait for some of them to be answered"},
-		{ReasonTooLarge, -31922, "the message is larger than [proxy] max_message allows", "ask for less, or raise max_message if the client can read it"},
-		{ReasonShuttingDown, -31923, "devproxy is shutting down", ""},
+		{
+			ReasonUnavailable, -31900,
+			"the backend is not available",
+			"see dev_server_status or `devproxyctl status`",
+		},
+		{
+			"start-failed", -31901,
+			"the backend did not start",
+			look + "; then restart it with " + restart,
+		},
+		{
+			"exited-at-start", -31902,
+			"the backend ended before it was ready",
+			"fix what its output says; " + itself,
+		},
+		{
+			"start-timeout", -31903,
+			"the backend was not ready within [backend] start_timeout",
+			look + "; raise [backend] start_timeout in devproxy.toml if it needs longer",
+		},
+		{
+			"handshake-failed", -31904,
+			"the backend does not speak MCP as configured",
+			"check [backend] transport, path and era in devproxy.toml, and its output with dev_logs or `devproxyctl logs`",
+		},
+		{
+			"crash-loop", -31905,
+			"the backend crashed too often and is not started again by itself",
+			look + "; " + itself,
+		},
+		{
+			"crashed", -31906,
+			"the backend crashed, and [backend] on_crash is \"stay\"",
+			"on_crash is \"stay\" in devproxy.toml: " + itself,
+		},
+		{
+			"entry-missing", -31907,
+			"the backend's entry file does not exist yet",
+			"build the project, with dev_rebuild_and_restart or `devproxyctl restart --rebuild`; it starts when the file is there",
+		},
+		{
+			"port-in-use", -31908,
+			"the backend's port is in use by another program",
+			"end that process, or choose another [backend] port in devproxy.toml (0 takes a free one); then restart with " + restart,
+		},
+		{
+			"command-not-found", -31909,
+			"the backend's command was not found",
+			"check [backend] command in devproxy.toml; `devproxyd start` from a terminal makes the daemon use that terminal's PATH",
+		},
+		{
+			"config-invalid", -31910,
+			"the configuration does not say how to start the backend",
+			"correct devproxy.toml; then restart with " + restart,
+		},
+		{
+			"build-failed", -31911,
+			"the build failed",
+			"see its output with dev_logs or `devproxyctl logs --source build`",
+		},
+		{
+			"survivors", -31912,
+			"processes of the last backend could not be ended",
+			"end these processes by hand; then restart with " + restart,
+		},
+		{
+			"backend-retrying", -31913,
+			"the backend crashed and is started again after a pause",
+			"it starts again by itself; see dev_server_status",
+		},
+		{
+			reasonStopped, -31914,
+			"the backend was stopped",
+			"it starts again on the next request that needs it",
+		},
+		{
+			ReasonLost, -31915,
+			"the backend ended while it worked on this request",
+			again,
+		},
+		{
+			ReasonRestarted, -31916,
+			"the backend was restarted while it worked on this request",
+			again,
+		},
+		{
+			ReasonWaited, -31917,
+			"the backend was not ready within [proxy] request_wait",
+			"try again; see dev_server_status",
+		},
+		{
+			ReasonLinkFailed, -31918,
+			"no connection to the backend could be made",
+			"try again; see dev_logs",
+		},
+		{
+			ReasonRequestLost, -31919,
+			"the connection broke before the backend answered",
+			again,
+		},
+		{
+			ReasonTooManyHeld, -31920,
+			"too many requests wait for the backend",
+			"try again when it is up; see dev_server_status",
+		},
+		{
+			ReasonTooManyOpen, -31921,
+			"too many requests of this client are open",
+			"wait for some of them to be answered",
+		},
+		{
+			ReasonTooLarge, -31922,
+			"the message is larger than [proxy] max_message allows",
+			"ask for less, or raise max_message if the client can read it",
+		},
+		{
+			ReasonShuttingDown, -31923,
+			"devproxy is shutting down",
+			"",
+		},
 	}
 }
 

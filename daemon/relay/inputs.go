@@ -67,7 +67,7 @@ func (r *Router) question(l *link, m wire.Message, via int64) {
 	case m.Method == methodPing:
 		r.respondBackend(l, l.owner, reply{server: m.ID, result: []byte("{}")})
 	case len(l.asks)+len(l.parked)+len(r.seekers) >= maxAsks:
-		r.respondBackend(l, l.owner, reply{server: m.ID, err: &wire.Error{Code: wire.CodeInternal, Message: "too many requests to the client are open"}})
+		r.respondBackend(l, l.owner, refuseQuestion(m.ID, "too many requests to the client are open"))
 	default:
 		r.route(l, m.ID, in, via)
 	}

@@ -282,7 +282,8 @@ func (i *interest) acknowledged(id int64, honoured bool) ([]operation, []outcome
 	if !honoured {
 		// A server that honours nothing may hold the listen open all the same.
 		return []operation{{kind: opCancel, id: id, topic: op.topic}},
-			i.unheard(op.topic, &wire.Error{Code: wire.CodeInvalidParams, Message: "the backend does not announce changes of this resource"})
+			i.unheard(op.topic, &wire.Error{
+				Code: wire.CodeInvalidParams, Message: "the backend does not announce changes of this resource"})
 	}
 	return nil, i.heard(op.topic, id)
 }
@@ -369,7 +370,8 @@ func (i *interest) finished(err *wire.Error) []outcome {
 		return []outcome{{kind: endedLists}}
 	case opListen:
 		if err == nil {
-			err = &wire.Error{Code: wire.CodeInternal, Message: "the backend ended the subscription without acknowledging it"}
+			err = &wire.Error{
+				Code: wire.CodeInternal, Message: "the backend ended the subscription without acknowledging it"}
 		}
 		return i.unheard(op.topic, err)
 	case opSubscribe, opCancel:

@@ -25,9 +25,14 @@ type listen struct {
 	late []lateNotice
 }
 
-type lateNotice struct {
-	method string
-	params []byte
+type lateNotice struct{ method, params string }
+
+// note keeps a notice for after the acknowledgement, once: what is said twice
+// before it can be said at all is the same news.
+func (l *listen) note(n lateNotice) {
+	if !slices.Contains(l.late, n) {
+		l.late = append(l.late, n)
+	}
 }
 
 // waiter is who wants to know what the backend said about a topic: a listen, or
@@ -49,7 +54,9 @@ func (c *client) hasInterests() bool { return len(c.listens) > 0 || len(c.subs) 
 
 // sortedListens returns the client's listens as they came.
 func (c *client) sortedListens() []*listen {
-	return slices.SortedFunc(maps.Values(c.listens), func(a, b *listen) int { return cmp.Compare(a.number, b.number) })
+	return slices.SortedFunc(maps.Values(c.listens), func(a, b *listen) int {
+		return cmp.Compare(a.number, b.number)
+	})
 }
 
 // topics returns what of the filter the backend has to be asked for by name.
@@ -160,7 +167,7 @@ func (r *Router) acknowledge(l *listen) {
 		r.announceTo(l)
 	}
 	for _, n := range l.late {
-		r.notify(l.client, n.method, n.params)
+		r.notify(l.client, n.method, []byte(n.params))
 	}
 	l.late = nil
 }

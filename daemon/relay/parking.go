@@ -49,7 +49,7 @@ func (r *Router) park(l *link, server wire.ID, in era.Input, lg *leg) {
 		l.parked[p] = struct{}{}
 	}
 	if !p.dialogue.ask(server, in) {
-		r.respondBackend(l, p.client, reply{server: server, err: &wire.Error{Code: wire.CodeInternal, Message: "the call has too many open questions"}})
+		r.respondBackend(l, p.client, refuseQuestion(server, "the call has too many open questions"))
 		return
 	}
 	r.gather(p)

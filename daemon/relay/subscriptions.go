@@ -259,7 +259,8 @@ func (r *Router) notAnnounced(l *link, o outcome) {
 		return
 	}
 	if o.kind == failed {
-		r.log.Info("backend did not take a subscription; trying again", "generation", l.generation, "error", o.err.Message)
+		r.log.Info("backend did not take a subscription; trying again",
+			"generation", l.generation, "error", o.err.Message)
 		r.later(l, retryAfter, func() { l.interest.revive(o.topic) })
 		return
 	}

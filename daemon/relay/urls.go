@@ -21,7 +21,9 @@ type urlRound struct {
 func (r *Router) urlRequired(l *link, call *call, e *wire.Error) {
 	elicitations := era.URLElicitations(e)
 	if call.urls == nil {
-		call.urls = &urlRound{accepted: make(map[string]bool), waits: make(map[string]struct{}), waited: make(map[string]struct{})}
+		call.urls = &urlRound{
+			accepted: make(map[string]bool), waits: make(map[string]struct{}), waited: make(map[string]struct{}),
+		}
 	}
 	u := call.urls
 	u.count++
@@ -64,7 +66,8 @@ func (r *Router) urlRequired(l *link, call *call, e *wire.Error) {
 		u.open = append(u.open, el.ID)
 		inputs[i] = el.Input(urlKey(i))
 	}
-	state := r.mintState(&pending{client: call.client, binding: era.Binding(call.req.Method, call.req.Params), urls: u})
+	binding := era.Binding(call.req.Method, call.req.Params)
+	state := r.mintState(&pending{client: call.client, binding: binding, urls: u})
 	r.succeed(call, call.front.InputRequired(inputs, state))
 }
 
