@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -163,13 +162,7 @@ func atPath(lock *flock.Flock) bool {
 }
 
 func runningError(p project.Project) error {
-	e := &RunningError{Project: p.Root, Socket: p.RecordedSocket()}
-	if note, err := os.ReadFile(p.PIDFile()); err == nil {
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(note))); err == nil {
-			e.PID = pid
-		}
-	}
-	return e
+	return &RunningError{Project: p.Root, PID: p.DaemonPID(), Socket: p.RecordedSocket()}
 }
 
 func (i *Instance) recordPID() error {

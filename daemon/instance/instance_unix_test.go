@@ -311,7 +311,13 @@ func TestLongProjectAndHomePaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The short folder outlives its sockets; it goes unless somebody uses it.
+	short := filepath.Join("/tmp", "devproxy-"+strconv.Itoa(os.Getuid()))
+	t.Cleanup(func() { _ = os.Remove(short) })
 	i := mustAcquire(t, p, "")
+	if filepath.Dir(i.Socket()) != short {
+		t.Errorf("the socket is %s", i.Socket())
+	}
 	mustAnswer(t, i.Listener(), i.Socket())
 }
 
