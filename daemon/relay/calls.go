@@ -347,10 +347,10 @@ func (r *Router) backendFailed(l *link, call *call, m wire.Message) {
 		return
 	}
 	r.noteURLs(l, call, e)
-	switch result, refusal := call.front.Failure(call.req, l.facts.Era, e); {
-	case refusal == nil:
+	switch result, refusal := call.front.Failure(call.req, l.facts.Era, e); refusal {
+	case nil:
 		r.succeed(call, result)
-	case refusal == e:
+	case e:
 		r.respond(call, wire.Message{Kind: wire.Failure, ID: call.id, Error: asWritten(m.Error, e)})
 	default:
 		r.fail(call, refusal)
