@@ -25,6 +25,11 @@
 // direct_test.go puts every client straight on every fixture server: what does
 // not hold without devproxy need not hold with it.
 //
+// matrix_test.go puts every client on every server behind devproxy, alone and
+// in couples of two eras, through a restart. differential_test.go compares what a
+// client reads directly and behind devproxy to the byte. conformance_test.go does
+// the same with the verdicts of the official scenarios; make conformance runs it.
+//
 // The tests need Node; make installs the packages. They skip under -short and,
 // outside CI, where there is no Node. They run where processes have groups and
 // signals; what they leave running is found by environment on Linux and by
