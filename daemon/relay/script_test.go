@@ -649,6 +649,9 @@ func (w *world) up(eraWord, sharing, caps string) {
 func (w *world) fail(why *Failure) {
 	w.mu.Lock()
 	w.failure = why
+	if why != nil && why.Reason == reasonStopped {
+		w.failure = nil // the next request starts it again
+	}
 	w.mu.Unlock()
 	if why != nil {
 		w.router.Unavailable(*why)
