@@ -79,7 +79,7 @@ func failureOf(reason, detail string) failure {
 // get one; nil means that the attempt still lasts.
 func failureFrom(err error) failure {
 	if err == nil {
-		return failureOf(ReasonUnavailable, "it is still starting")
+		return failureOf(ReasonUnavailable, "it starts, or does not answer")
 	}
 	reason := ReasonUnavailable
 	_, startFailed := errors.AsType[*client.StartError](err)

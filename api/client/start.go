@@ -95,7 +95,8 @@ type Options struct {
 // Errors: ErrNoDaemon (only with DialOnly), a *StartError when the daemon ended
 // before it served or had not served when ctx ended, a *project.NotFoundError
 // when there is nothing to start one for, a *project.UnsafeError when the
-// socket or its folder is not ours. A daemon that is slow to start is left
+// socket or its folder is not ours, ErrNotServing when a daemon holds the socket
+// and did not answer before ctx ended. A daemon that is slow to start is left
 // running when ctx ends.
 func EnsureRunning(ctx context.Context, o Options) (*Client, error) {
 	c, err := o.dial(ctx)
@@ -148,6 +149,9 @@ type starter struct {
 	child *child
 	// notBefore is when the next process may be started.
 	notBefore time.Time
+	// silent is the error of the last dial if somebody holds the socket and does
+	// not answer; else nil.
+	silent error
 }
 
 // child is a daemon process that we started.
@@ -164,6 +168,10 @@ func (s *starter) run(ctx context.Context) (*Client, error) {
 		c, err := s.options.dial(ctx)
 		if err == nil || (ctx.Err() == nil && !worthWaiting(err)) {
 			return c, err
+		}
+		s.silent = nil
+		if errors.Is(err, ErrNotServing) {
+			s.silent = err
 		}
 		if mayStart && errors.Is(err, ErrNoDaemon) {
 			if s.child, err = s.options.start(); err != nil {
@@ -211,8 +219,24 @@ func (s *starter) pause(ctx context.Context, d time.Duration) error {
 	case err := <-exited:
 		return s.childEnded(ctx, err)
 	case <-ctx.Done():
+		if s.silent != nil && s.child == nil {
+			return Unresponsive(s.options.Project, s.silent)
+		}
 		return s.startError(fmt.Errorf("not serving yet: %w", context.Cause(ctx)))
 	}
+}
+
+// Unresponsive adds to an ErrNotServing which process it is about, as far as the
+// project knows, and what to do. It returns any other error as it is.
+func Unresponsive(p project.Project, err error) error {
+	if !errors.Is(err, ErrNotServing) {
+		return err
+	}
+	who := "its process"
+	if pid := p.DaemonPID(); pid != 0 {
+		who = fmt.Sprintf("process %d", pid)
+	}
+	return fmt.Errorf("%w; it may be stopped or stuck: let it go on, or end %s with SIGKILL and the next daemon cleans up after it", err, who)
 }
 
 func (s *starter) childEnded(ctx context.Context, outcome error) error {

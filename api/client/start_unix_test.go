@@ -275,6 +275,24 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	}
 }
 
+// A daemon that was stopped, by SIGSTOP say, is told from one that starts.
+func TestSilentDaemonIsNamed(t *testing.T) {
+	p := newProject(t)
+	mustListen(t, mustSocket(t, p))
+	if err := project.WriteFile(p.PIDFile(), []byte("4711\n")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := EnsureRunning(ctx, fakeOptions(t, p, "serve"))
+	if !errors.Is(err, ErrNotServing) || !strings.Contains(err.Error(), "end process 4711 with SIGKILL") {
+		t.Errorf("EnsureRunning = %v", err)
+	}
+	if pids := started(t, p); len(pids) != 0 {
+		t.Errorf("started %v beside it", pids)
+	}
+}
+
 func TestDaemonAtAnotherSocketIsFound(t *testing.T) {
 	p := newProject(t)
 	o := fakeOptions(t, p, "elsewhere")

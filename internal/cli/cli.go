@@ -113,13 +113,17 @@ func (t *Target) Dial(ctx context.Context) (*client.Client, project.Project, err
 	}
 	c, err := client.Dial(ctx, socket)
 	if errors.Is(err, client.ErrNoDaemon) {
-		return nil, p, fmt.Errorf("%w for %s (socket %s); start one with \"devproxyd start\"", client.ErrNoDaemon, p.Root, socket)
+		advice := "start one with \"devproxyd start\""
+		if p.HasConfig() != nil {
+			advice = "there is no " + project.ConfigName + " either, so check --project"
+		}
+		return nil, p, fmt.Errorf("%w for %s (socket %s); %s", client.ErrNoDaemon, p.Root, socket, advice)
 	}
 	if err == nil && t.SocketPath != "" {
 		err = checkServes(ctx, c, p)
 	}
 	if err != nil {
-		return nil, p, fmt.Errorf("talking to the daemon of %s on %s: %w", p.Root, socket, err)
+		return nil, p, fmt.Errorf("talking to the daemon of %s on %s: %w", p.Root, socket, client.Unresponsive(p, err))
 	}
 	return c, p, nil
 }

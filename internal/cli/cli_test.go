@@ -195,6 +195,16 @@ func TestDial(t *testing.T) {
 	if exitCode(err) != ExitNoDaemon || !strings.Contains(err.Error(), one.Root) || !strings.Contains(err.Error(), own) {
 		t.Errorf("without a daemon: %v", err)
 	}
+	if !strings.Contains(err.Error(), "devproxyd start") {
+		t.Errorf("without a daemon it advises %v", err)
+	}
+	none, err := project.At(filepath.Dir(one.Root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := at(none, ""); exitCode(err) != ExitNoDaemon || !strings.Contains(err.Error(), "check --project") {
+		t.Errorf("without a daemon where no project is: %v", err)
+	}
 	serve(t, one, own)
 	if err := at(one, ""); err != nil {
 		t.Errorf("at its own socket: %v", err)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -184,6 +185,20 @@ func (p Project) SocketFile() string { return filepath.Join(p.StateDir, "socket.
 
 // PIDFile holds the process id of the daemon, for messages only.
 func (p Project) PIDFile() string { return filepath.Join(p.StateDir, "daemon.pid") }
+
+// DaemonPID is the process id in PIDFile, 0 if there is none. The process may be
+// gone, and be another one by now.
+func (p Project) DaemonPID() int {
+	note, err := os.ReadFile(p.PIDFile())
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(note)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
 
 // RootFile holds Root, so that state folders can be told apart and listed.
 func (p Project) RootFile() string { return filepath.Join(p.StateDir, "root") }
