@@ -51,6 +51,7 @@ func next(t *testing.T, s *Session) string {
 
 // flood has the backend send n log lines of a mebibyte each.
 func flood(l *testLink, n int) {
+	synctest.Wait() // until those who are to hear it are ready: what comes before is not for them
 	line := wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"level":"info","data":"%s"}`, strings.Repeat("x", 1<<20)))
 	for range n {
 		l.sink.Message(line, 0)
@@ -112,7 +113,6 @@ func TestPausedClient(t *testing.T) {
 		w.must(`up legacy shared {"logging":{}}`)
 		synctest.Wait()
 		s := initialized(t, w.router)
-		synctest.Wait() // until it counts as ready: what comes before is not for it
 		flood(w.links[0], 60)
 		time.Sleep(slowAfter - time.Second)
 		for range 60 {
