@@ -185,8 +185,10 @@ type fakeDaemon struct {
 	over     chan struct{} // closed when it was killed
 }
 
-// start starts a daemon for the shim to find, with traits of its own.
+// start starts a daemon for the shim to find, with traits of its own. The shim
+// has dealt with everything before.
 func (w *world) start(traits ...func(*fakeDaemon)) *fakeDaemon {
+	synctest.Wait()
 	d := &fakeDaemon{
 		attached: make(chan *attachment, 100),
 		welcome:  &devproxyv1.Welcome{Contract: client.Contract, Version: "test", Pid: 7},
