@@ -646,9 +646,9 @@ func (t *turn) inFlight(reason Reason, exit string) *Failure {
 		message = fmt.Sprintf("the backend (generation %d) was restarted while it worked on this request",
 			t.generation)
 	case ShuttingDown:
-		message = "devproxy shut down while the backend worked on this request"
+		message = "devproxy shut down while the backend worked on this request, which may have had effects"
 	default:
-		message = fmt.Sprintf("the backend (generation %d) was stopped while it worked on this request",
+		message = fmt.Sprintf("the backend (generation %d) was stopped while it worked on this request, which may have had effects",
 			t.generation)
 	}
 	f := fail(reason, message)

@@ -566,6 +566,17 @@ func TestRespawnKeepsTheStarterAndBeginsWithTheOtherEra(t *testing.T) {
 	}
 }
 
+// Whatever ends a generation, who waited for an answer hears that the request may
+// have been done: in the message where the reason's advice is about something else.
+func TestInFlightMayHaveHadEffects(t *testing.T) {
+	for _, reason := range []Reason{Lost, Restarted, Stopped, ShuttingDown} {
+		f := (&turn{}).inFlight(reason, "exited with status 1")
+		if told := f.Message + "; " + f.Hint; !strings.Contains(told, "may have had effects") {
+			t.Errorf("%s: %q", reason, told)
+		}
+	}
+}
+
 func TestCrashesGrowTheDelayUntilTheLimit(t *testing.T) {
 	s := state{phase: Running, attempt: 1, generation: 1, spawned: true, orders: orders{restartOnCrash: true}}
 	at := t0

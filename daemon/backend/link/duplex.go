@@ -138,7 +138,7 @@ func (d *duplex) frame(it item) []byte {
 	}
 	frame := it.m.Bytes()
 	if size := len(frame) + 1; d.o.MaxRequest > 0 && size > d.o.MaxRequest && it.id < OwnIDs {
-		return d.tooLarge(it, &TooLargeError{Size: int64(size), Limit: d.o.MaxRequest, Which: "max_request"})
+		return d.tooLarge(it, &TooLargeError{Size: int64(size), Limit: d.o.MaxRequest, Which: "[proxy] max_request"})
 	}
 	if it.id != 0 && !d.markSent(it.id) {
 		return nil // withdrawn

@@ -488,7 +488,7 @@ func TestMaxRequest(t *testing.T) {
 	sink.note(t, "roots/list")
 	long := []byte(`{"x":"` + strings.Repeat("y", 100) + `"}`)
 	s.Request(1, "tools/call", long, legacyPeer)
-	contains(t, sink.failure(t, 1), "max_request", "100 bytes")
+	contains(t, sink.failure(t, 1), "[proxy] max_request", "100 bytes")
 	s.Notify("notifications/x", long)
 	s.Respond("1", long, nil)
 	if h := sink.note(t, "notifications/refused"); !strings.Contains(string(h.m.Params), "max_request") {
