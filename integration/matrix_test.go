@@ -40,6 +40,8 @@ var steps = []step{
 	{"subscribe, update, list_changed", func(s *seat, t testing.TB) { s.subscription(t) }},
 	{"elicitation", func(s *seat, t testing.TB) { s.asksFor(t, "ask", "elicitation/create", "accept Bob") }},
 	{"elicitation in push style", func(s *seat, t testing.TB) { s.asksFor(t, "push", "elicitation/create", "accept Bob") }},
+	{"elicitation by URL", func(s *seat, t testing.TB) { s.asksFor(t, "visit", "elicitation/create", "accept") }},
+	{"URL elicitation required", func(s *seat, t testing.TB) { s.gate(t) }},
 	{"sampling", func(s *seat, t testing.TB) { s.asksFor(t, "sample", "sampling/createMessage", "hello") }},
 	{"roots", func(s *seat, t testing.TB) { s.asksFor(t, "roots", "roots/list", "file:///fixture") }},
 	{"log", func(s *seat, t testing.TB) { s.logs(t) }},
@@ -324,6 +326,22 @@ func (s *seat) asksFor(t testing.TB, tool, method, want string) {
 	if more := s.client.heard(func(e event) bool { return e.Event == "request" }); more > 0 {
 		t.Errorf("was asked %d times too many", more)
 	}
+}
+
+// gate calls a tool that refuses until the user has been sent to a page: with an
+// error that a legacy client sees, and a modern one as a request for input.
+func (s *seat) gate(t testing.TB) {
+	t.Helper()
+	if !strings.HasPrefix(s.backend.name, "ts1") {
+		return // only this SDK has the error
+	}
+	if s.era == "legacy" {
+		s.client.wantError(t, -32042, "callTool", toolCall("gate", object{"who": s.kind.name}))
+		s.client.wantText(t, "open", "gate", object{"who": s.kind.name})
+		return
+	}
+	s.client.wantText(t, "open", "gate", object{"who": s.kind.name})
+	s.client.await(t, "the question", func(e event) bool { return e.Event == "request" && e.Method == "elicitation/create" })
 }
 
 func (s *seat) cancelling(t testing.TB) {

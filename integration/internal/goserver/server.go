@@ -58,6 +58,7 @@ func addTools(server *mcp.Server) {
 	addTool(server, "fail", fail)
 	addTool(server, "big", big)
 	addTool(server, "ask", ask)
+	addTool(server, "visit", visit)
 	addTool(server, "push", push)
 	addTool(server, "sample", sample)
 	addTool(server, "roots", roots)
@@ -175,6 +176,17 @@ func ask(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, erro
 		}, nil
 	}
 	return elicited(answer), nil
+}
+
+// visit sends the user to a page.
+func visit(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	answer, answered := req.Params.InputResponses["page"].(*mcp.ElicitResult)
+	if !answered {
+		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"page": &mcp.ElicitParams{
+			Mode: "url", Message: "visit", URL: "http://localhost/visit", ElicitationID: "page",
+		}}}, nil
+	}
+	return text(answer.Action), nil
 }
 
 // push asks in the middle of the call, which only a legacy client can answer.

@@ -12,7 +12,8 @@ import {
   ElicitResultSchema,
   ListRootsResultSchema,
   SubscribeRequestSchema,
-  UnsubscribeRequestSchema
+  UnsubscribeRequestSchema,
+  UrlElicitationRequiredError
 } from '@modelcontextprotocol/sdk/types.js';
 import * as z from 'zod/v4';
 import * as fixture from './fixture.mjs';
@@ -85,6 +86,15 @@ function newServer() {
       ElicitResultSchema
     );
     return text(answer.action);
+  });
+  // Lets nobody in who has not been sent to a page before.
+  const sent = new Set();
+  tool('gate', { who: z.string() }, ({ who }) => {
+    if (sent.has(who)) return text('open');
+    sent.add(who);
+    throw new UrlElicitationRequiredError([
+      { mode: 'url', message: 'visit', url: 'http://localhost/visit', elicitationId: randomUUID() }
+    ]);
   });
   tool('sample', {}, async (_, extra) => {
     const answer = await extra.sendRequest({ method: 'sampling/createMessage', params: fixture.sampling }, CreateMessageResultSchema);
