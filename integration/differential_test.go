@@ -61,7 +61,6 @@ var differences = []difference{
 	// A modern client of a legacy server.
 	{"ML", "", "", "added", `\.result\._meta\.io\.modelcontextprotocol/serverInfo\..*`, "stamped (A.5)"},
 	{"ML", "raw", "", "removed", `\.result\.(structuredContent\.)?params\._meta\.io\.modelcontextprotocol/.*`, "the server gets no envelope of the other era (C.4)"},
-	{"ML", "raw", "", "removed", `\.result\.(structuredContent\.)?params\._meta`, "the server gets no envelope of the other era (C.4)"},
 	{"ML", "", "", "removed", `\.result\.inputRequests\.\w+\..*`, "the server's requests have keys of ours (C.7)"},
 	{"ML", "", "", "added", `\.result\.inputRequests\.i\d\..*`, "the server's requests have keys of ours (C.7)"},
 	{"ML", "", "", "changed", `\.result\.requestState`, "the state is ours (C.7)"},
