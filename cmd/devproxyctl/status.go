@@ -212,7 +212,7 @@ func (p *page) watch(w *client.Watch) {
 		p.row("", "last change %s ago: %s", p.since(w.GetLastChangeTime()), w.GetLastChanged())
 	}
 	if w.GetEntryMissing() {
-		p.row("", "%s does not exist: nothing is started before it does", w.GetEntry())
+		p.row("", "%s is missing or empty: nothing is started before it is there", w.GetEntry())
 	}
 	if w.GetProblem() != "" {
 		p.row("", "%s", w.GetProblem())

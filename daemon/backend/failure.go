@@ -24,7 +24,7 @@ const (
 	CrashLoop Reason = "crash-loop"
 	// Crashed: it crashed, and on_crash = "stay".
 	Crashed Reason = "crashed"
-	// EntryMissing: the file it would run does not exist yet.
+	// EntryMissing: the file it would run is missing or empty.
 	EntryMissing Reason = "entry-missing"
 	// PortInUse: somebody else listens on its port.
 	PortInUse Reason = "port-in-use"

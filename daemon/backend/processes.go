@@ -138,7 +138,7 @@ func (r *processes) baseline(ctx context.Context) error {
 	if missing == "" {
 		return nil
 	}
-	f := fail(EntryMissing, missing+" does not exist yet")
+	f := fail(EntryMissing, missing+" is missing or empty")
 	f.Waiting = true
 	return f
 }

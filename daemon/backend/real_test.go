@@ -687,7 +687,7 @@ func TestAnEntryThatIsNotBuiltYet(t *testing.T) {
 		h.missing, h.baselineErr = missing, err
 	}
 	watch("dist/index.js", nil)
-	if f := h.failedStart(EntryMissing); !f.Waiting || f.Message != "dist/index.js does not exist yet" {
+	if f := h.failedStart(EntryMissing); !f.Waiting || f.Message != "dist/index.js is missing or empty" {
 		t.Errorf("failure = %+v", f)
 	}
 	watch("", errors.New("dist: permission denied"))

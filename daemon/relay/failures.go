@@ -108,7 +108,7 @@ func Failures() []FailureRow {
 		},
 		{
 			"entry-missing", -31907,
-			"the backend's entry file does not exist yet",
+			"the backend's entry file is missing or empty",
 			"build the project, with dev_rebuild_and_restart or `devproxyctl restart --rebuild`; it starts when the file is there",
 		},
 		{
