@@ -380,6 +380,8 @@ func TestMalformedMessages(t *testing.T) {
 				p.say(`{"id":%s,"result":{}}`, m.ID)
 			case m.Method == "prompts/get":
 				p.say(`{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"x"}}`, m.ID)
+			case m.Method == "resources/read":
+				p.say(`{"jsonrpc":"2.0","id":%s}`, m.ID)
 			default:
 				p.say(`{"jsonrpc":"2.0","id":4,"method":7}`)
 				p.say(`{"jsonrpc":"2.0","id":"p","method":"x","params":3}`)
@@ -399,6 +401,8 @@ func TestMalformedMessages(t *testing.T) {
 	}
 	s.Request(2, "prompts/get", nil, legacyPeer)
 	contains(t, sink.failure(t, 2), "both a result and an error")
+	s.Request(3, "resources/read", nil, legacyPeer)
+	contains(t, sink.failure(t, 3), "unreadable", "neither")
 	s.Notify("notifications/go", nil)
 	for _, id := range []wire.ID{"4", `"p"`} {
 		if m := <-refused; m.ID != id {

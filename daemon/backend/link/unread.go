@@ -9,10 +9,12 @@ import (
 
 // What can be made out of frames that are no messages: whom they would have answered.
 
-// answered returns the id of ours that a frame which is JSON but no JSON-RPC seems to answer.
+// answered returns the id of ours that a frame which is JSON but no JSON-RPC seems to answer. A server in JavaScript
+// whose result is undefined sends neither a result nor an error, and nothing else for that request; without "jsonrpc"
+// that is more likely a structured log line.
 func answered(frame []byte) (id int64, ok bool) {
 	o, err := wire.ParseObject(frame)
-	if err != nil || o.Has("method") || !o.Has("result") && !o.Has("error") {
+	if err != nil || o.Has("method") || !o.Has("result") && !o.Has("error") && !o.Has("jsonrpc") {
 		return 0, false
 	}
 	return wire.ID(o.Get("id")).Int()

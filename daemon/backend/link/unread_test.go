@@ -44,6 +44,7 @@ func TestWhoseFrame(t *testing.T) {
 		{`{"id":5,"error":"text"}`, 5, ""},
 		{`{"id":"5","result":{}}`, 0, ""},
 		{`{"id":5}`, 0, ""},
+		{`{"jsonrpc":"2.0","id":5}`, 5, ""},
 		{`{"id":5,"method":"GET"}`, 0, ""},
 		{`{"jsonrpc":"1.0","id":5,"method":"m"}`, 0, "5"},
 		{`{"jsonrpc":"2.0","id":"p","method":7}`, 0, `"p"`},
