@@ -23,7 +23,7 @@ const (
 	callHere    callStage = iota // being answered by the router itself
 	callHeld                     // waits for a generation
 	callFenced                   // waits for the client's own subscriptions
-	callOpening                  // waits for its link to open
+	callOpening                  // waits for its link to take requests
 	callSent                     // in flight on the backend
 	callAsking                   // waits for what the backend wants from the client
 )
@@ -233,10 +233,15 @@ func (r *Router) proceed(call *call) {
 // send brings a call to its link.
 func (r *Router) send(call *call) {
 	l := r.linkFor(call.client, call.req.Peer)
-	if l.state == linkOpen {
+	if l.takes() {
 		r.transmit(call, l)
 		return
 	}
+	r.queue(call, l)
+}
+
+// queue lets a call wait until the link takes requests.
+func (r *Router) queue(call *call, l *link) {
 	if !r.wait(call, callOpening) {
 		return
 	}
@@ -246,6 +251,12 @@ func (r *Router) send(call *call) {
 
 // transmit puts a call on an open link.
 func (r *Router) transmit(call *call, l *link) {
+	if call.req.Level != "" {
+		if r.adjustLevel(l, call.req.Level); !l.takes() {
+			r.queue(call, l)
+			return
+		}
+	}
 	r.unwait(call)
 	if refusal := l.back.Refusal(call.req); refusal != nil {
 		r.fail(call, refusal)
@@ -261,9 +272,6 @@ func (r *Router) transmit(call *call, l *link) {
 		return
 	}
 	lg := r.newLeg(call, l)
-	if call.req.Level != "" {
-		r.adjustLevel(l)
-	}
 	r.requestBackend(l, lg.id, call.client, call.req.Method, l.back.Request(call.req, token(call, lg)), call.req.Peer)
 	if len(r.seekers) > 0 {
 		r.seekersMayAsk()
@@ -319,7 +327,7 @@ func (r *Router) answer(l *link, m wire.Message) {
 func (r *Router) completed(l *link, call *call, m wire.Message) {
 	call.stage = callHere
 	if call.req.Level != "" {
-		r.adjustLevel(l)
+		r.adjustLevel(l, "")
 	}
 	if m.Kind == wire.Failure {
 		r.backendFailed(l, call, m)

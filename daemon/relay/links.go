@@ -40,7 +40,7 @@ type link struct {
 
 	lastID  int64
 	legs    map[int64]*leg
-	waiting []*call              // for it to open
+	waiting []*call              // until it takes requests
 	early   []event              // that came before it was open
 	asks    map[wire.ID]*ask     // of this backend to legacy clients, by its ids
 	parked  map[*parked]struct{} // calls of modern clients that this backend asks about
@@ -49,6 +49,7 @@ type link struct {
 	interest *interest
 	waiters  map[topic][]waiter
 	level    string // the last one set on a legacy backend
+	leveling int64  // the request that sets it, while it is not answered
 	unasked  bool   // it logs without having been given a level
 	owners   ownership
 
@@ -83,6 +84,10 @@ func (l *link) newID() int64 {
 }
 
 func (l *link) shared() bool { return l.owner == nil }
+
+// takes reports whether requests can be sent: it is open, and no log level is on
+// its way that has to be there before them.
+func (l *link) takes() bool { return l.state == linkOpen && l.leveling == 0 }
 
 func (l *link) congested() bool { return l.state == linkOpen && l.conn.Congested() }
 
@@ -269,7 +274,7 @@ func (r *Router) opened(l *link, conn Link) {
 	if !l.shared() {
 		r.publishPeer(l.owner)
 	}
-	r.adjustLevel(l)
+	r.adjustLevel(l, "")
 	r.express(l)
 	r.drainLink(l)
 }
@@ -279,9 +284,12 @@ func (r *Router) drainLink(l *link) {
 	waiting := l.waiting
 	l.waiting = nil
 	for _, call := range waiting {
-		if call.client.unsettled > 0 {
+		switch {
+		case call.client.unsettled > 0:
 			r.fence(call)
-		} else {
+		case !l.takes():
+			r.queue(call, l)
+		default:
 			r.transmit(call, l)
 		}
 	}
@@ -529,7 +537,13 @@ func (e lostEvent) handle(r *Router) {
 		r.links[l] = struct{}{} // for its generation's end to find what is in flight
 	}
 	r.closeConn(l.conn)
+	waiting := l.waiting
+	l.waiting = nil
 	r.openInstead(l)
+	for _, call := range waiting {
+		call.stage = callHere
+		r.forward(call)
+	}
 }
 
 // openInstead opens another link in the place of one that was lost, if anybody

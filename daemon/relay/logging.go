@@ -12,6 +12,11 @@ import (
 // another HTTP stream than the answer, which may overtake them.
 const lateLines = 500 * time.Millisecond
 
+// levelWait is how long requests wait for a legacy backend to take a log level:
+// servers answer requests side by side, and the lines of one that overtook the
+// level would be missing.
+const levelWait = time.Second
+
 // heardLevel is what a client may still hear after its requests were answered.
 type heardLevel struct {
 	level string
@@ -33,20 +38,20 @@ func (r *Router) setLevel(call *call) {
 	}
 	c.said.Level = level
 	if l := r.linkNow(c); l != nil && l.state == linkOpen {
-		r.adjustLevel(l)
+		r.adjustLevel(l, "")
 	}
 	r.succeed(call, call.front.Ack())
 }
 
 // adjustLevel gives a legacy backend the lowest level that its clients want now:
-// what legacy clients have set, and what open requests of modern ones carry.
-// The backend keeps the last one when nobody wants any: there is no way to take
-// it back.
-func (r *Router) adjustLevel(l *link) {
-	if l.facts.Era != era.Legacy || !l.facts.Has("logging") {
-		return
+// what legacy clients have set, and what open requests of modern ones carry. next
+// is what a request carries that is about to be sent, if any. The backend keeps
+// the last one when nobody wants any: there is no way to take it back.
+func (r *Router) adjustLevel(l *link, next string) {
+	if l.facts.Era != era.Legacy || !l.facts.Has("logging") || l.leveling != 0 {
+		return // not in this era, or looked at again after the answer
 	}
-	level := r.wantedLevel(l)
+	level := r.wantedLevel(l, next)
 	if level == "" || level == l.level {
 		return
 	}
@@ -60,13 +65,29 @@ func (r *Router) adjustLevel(l *link) {
 		if m.Kind == wire.Failure {
 			r.log.Info("backend did not take a log level", "generation", l.generation, "level", level)
 		}
+		r.leveled(l, lg.id)
 	}
 	l.legs[lg.id] = lg
+	l.leveling = lg.id
+	r.agenda.after(levelWait, func() { r.leveled(l, lg.id) })
 	r.requestBackend(l, lg.id, l.owner, request.Method, request.Params, r.peerOf(l))
 }
 
-func (r *Router) wantedLevel(l *link) string {
-	level, unset := "", false
+// leveled notes that a level was taken, or was waited for long enough, and lets
+// the requests go on that wait behind it.
+func (r *Router) leveled(l *link, id int64) {
+	if l.leveling != id {
+		return
+	}
+	l.leveling = 0
+	if l.state == linkOpen {
+		r.adjustLevel(l, "")
+		r.drainLink(l)
+	}
+}
+
+func (r *Router) wantedLevel(l *link, next string) string {
+	level, unset := era.Lowest(next, ""), false
 	for _, c := range r.clientsOf(l) {
 		level = era.Lowest(level, c.said.Level)
 		unset = unset || c.ready && c.said.Level == ""
@@ -75,6 +96,9 @@ func (r *Router) wantedLevel(l *link) string {
 		if lg.call != nil && lg.call.req.Source == era.Modern {
 			level = era.Lowest(level, lg.call.req.Level)
 		}
+	}
+	for _, call := range l.waiting {
+		level = era.Lowest(level, call.req.Level)
 	}
 	if unset && l.unasked && level != "" {
 		// A client that never set a level hears everything from such a backend,
@@ -120,8 +144,8 @@ func (r *Router) legacyHears(l *link, c *client, level string) bool {
 }
 
 // modernHears reports whether a modern client has a request open, or had one a
-// moment ago, that asked for lines of that level. via is the request on whose stream the line came, if
-// that is known.
+// moment ago, that asked for lines of that level. via is the request on whose
+// stream the line came, if that is known.
 func modernHears(l *link, c *client, level string, via int64) bool {
 	if lg := l.legs[via]; lg != nil && lg.call != nil {
 		return lg.call.client == c && modernAdmits(lg.call, level)

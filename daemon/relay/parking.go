@@ -142,7 +142,7 @@ func (r *Router) attach(call *call, p *parked) {
 		p.call, p.leg.call = call, call
 		call.stage, call.link, call.leg = callSent, p.link, p.leg
 		if call.req.Level != "" {
-			r.adjustLevel(p.link)
+			r.adjustLevel(p.link, "")
 		}
 		r.gather(p)
 	}
