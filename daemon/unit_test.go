@@ -19,6 +19,7 @@ import (
 	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 	"github.com/debugmcp/devproxy/daemon/backend"
+	"github.com/debugmcp/devproxy/daemon/backend/link"
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/daemon/logs"
 	"github.com/debugmcp/devproxy/daemon/relay"
@@ -269,5 +270,14 @@ func TestFailureInWords(t *testing.T) {
 	}
 	if got != want {
 		t.Errorf("failure = %+v, want %+v", got, want)
+	}
+}
+
+// The router knows a link's error by this method alone, since the two packages
+// do not know each other.
+func TestLimitsOfLinksAreKnownToTheRouter(t *testing.T) {
+	var err error = &link.TooLargeError{Size: 2, Limit: 1, Which: "[proxy] max_request"}
+	if _, ok := err.(interface{ OverLimit() }); !ok { //nolint:errorlint // it is the type itself that is asked
+		t.Error("the router takes the error of a link for the backend's answer")
 	}
 }

@@ -100,7 +100,8 @@ type Sink interface {
 	Message(m wire.Message, via int64)
 	// Failed says that the transport lost this request. An error that wraps
 	// era.ErrSessionLost says that it was not processed; one that wraps a
-	// *wire.Error, or something with a method Answer() *wire.Error, is the answer.
+	// *wire.Error, or something with a method Answer() *wire.Error, is the answer;
+	// one with a method OverLimit() names a limit of devproxy's that ended it.
 	Failed(id int64, err error)
 	// Writable says that the link is congested no more.
 	Writable()

@@ -40,6 +40,7 @@ const (
 	ReasonTooManyHeld  = "too-many-held"
 	ReasonTooManyOpen  = "too-many-open"
 	ReasonTooLarge     = "message-too-large"
+	ReasonOverLimit    = "over-limit"
 	ReasonShuttingDown = "shutting-down"
 
 	// reasonStopped: somebody stopped the backend, so that nothing but a new
@@ -190,6 +191,11 @@ func Failures() []FailureRow {
 			ReasonShuttingDown, -31923,
 			"devproxy is shutting down",
 			"",
+		},
+		{
+			ReasonOverLimit, -31924,
+			"a message to or from the backend is larger than devproxy passes on",
+			"send or ask for less, or raise the limit if the message names a key of devproxy.toml",
 		},
 	}
 }

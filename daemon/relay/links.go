@@ -468,11 +468,37 @@ func (e failedEvent) handle(r *Router) {
 	case errors.Is(e.err, era.ErrSessionLost):
 		r.replaceLink(l)
 		r.sessionLost(l, lg, e.err)
+	case isOverLimit(e.err) && lg.call != nil && lg.parked == nil && lg.answered == nil:
+		r.overLimit(l, lg, e.err)
 	case answer != nil:
 		r.answer(l, wire.NewFailure(wire.IntID(e.id), answer))
 	default:
 		r.lostByTransport(l, lg, e.err)
 	}
+}
+
+// isOverLimit reports whether a link gave a request up for a limit of ours.
+func isOverLimit(err error) bool {
+	_, is := errors.AsType[interface {
+		error
+		OverLimit()
+	}](err)
+	return is
+}
+
+// overLimit answers a call whose request or answer passed a limit: the backend
+// lives, and did not see it or has answered it.
+func (r *Router) overLimit(l *link, lg *leg, why error) {
+	delete(l.legs, lg.id)
+	r.agenda.stop(lg.lost)
+	call := lg.call
+	call.leg, call.link, call.stage = nil, nil, callHere
+	if call.req.Level != "" {
+		r.adjustLevel(l, "")
+	}
+	r.failOwn(call, Failure{
+		Reason: ReasonOverLimit, State: r.backend.state(), Generation: l.generation, Message: why.Error(),
+	})
 }
 
 // replaceLink makes sure that what comes next does not use a link whose session

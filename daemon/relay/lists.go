@@ -13,6 +13,7 @@ type devTools struct {
 	tools       Tools
 	definitions []devTool
 	backend     map[string]struct{} // names in the backend's lists
+	told        map[string]struct{} // names of which the log has been told
 }
 
 type devTool struct {
@@ -21,7 +22,7 @@ type devTool struct {
 }
 
 func newDevTools(tools Tools) devTools {
-	d := devTools{tools: tools, backend: make(map[string]struct{})}
+	d := devTools{tools: tools, backend: make(map[string]struct{}), told: make(map[string]struct{})}
 	if tools == nil {
 		return d
 	}
@@ -53,26 +54,35 @@ func (d *devTools) free() [][]byte {
 	return free
 }
 
-// note remembers which names of dev tools a page of the backend's list takes.
-func (d *devTools) note(page []byte, first bool) {
+// note remembers which names of dev tools a page of the backend's list takes,
+// and returns those that were never taken before.
+func (d *devTools) note(page []byte, first bool) (news []string) {
 	if d.tools == nil {
-		return
+		return nil
 	}
 	if first {
 		clear(d.backend)
 	}
 	for _, name := range era.ToolNames(page) {
-		if d.tools.Has(name) {
-			d.backend[name] = struct{}{}
+		if !d.tools.Has(name) {
+			continue
+		}
+		d.backend[name] = struct{}{}
+		if _, told := d.told[name]; !told {
+			d.told[name] = struct{}{}
+			news = append(news, name)
 		}
 	}
+	return news
 }
 
 // mergeTools puts the dev tools behind the backend's on the last page of its
 // list. raw is the page as the backend sent it, result the one for the client.
 func (r *Router) mergeTools(call *call, raw, result []byte) []byte {
 	_, next := memberString(call.req.Params, "cursor")
-	r.tools.note(raw, !next)
+	for _, name := range r.tools.note(raw, !next) {
+		r.log.Warn("the backend has a tool of its own that hides devproxy's; set [proxy] tool_prefix to have both", "tool", name)
+	}
 	if !era.LastPage(raw) {
 		return result
 	}

@@ -517,6 +517,8 @@ func (w *world) linkStep(l *testLink, words []string) error {
 	switch words[0] {
 	case "failed":
 		l.sink.Failed(id(), errors.New(strings.Join(words[2:], " ")))
+	case "oversize":
+		l.sink.Failed(id(), overLimitError(strings.Join(words[2:], " ")))
 	case "session":
 		l.sink.Failed(id(), fmt.Errorf("404: %w", era.ErrSessionLost))
 	case "answer":
@@ -667,3 +669,9 @@ func (w *world) down(why Failure) {
 	w.mu.Unlock()
 	w.router.Down(w.number, why)
 }
+
+// overLimitError is what a link says of a message that passed a limit.
+type overLimitError string
+
+func (e overLimitError) Error() string { return string(e) }
+func (overLimitError) OverLimit()      {}

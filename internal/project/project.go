@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
 // ConfigName is the name of the file that makes a folder a project.
@@ -155,8 +156,15 @@ func canonical(dir string) (string, error) {
 	if !info.IsDir() {
 		return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
 	}
-	return spelling(path), nil
+	path = spelling(path)
+	if !utf8.ValidString(path) {
+		// Messages between the programs are UTF-8, and so is what people read.
+		return "", &fs.PathError{Op: "open", Path: strconv.Quote(path), Err: errNotUTF8}
+	}
+	return path, nil
 }
+
+var errNotUTF8 = errors.New("the path of a project must be UTF-8")
 
 func hasConfig(folder string) (bool, error) {
 	info, err := os.Stat(filepath.Join(folder, ConfigName))

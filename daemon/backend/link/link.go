@@ -160,6 +160,9 @@ func (e *TooLargeError) Answer() *wire.Error {
 	return &wire.Error{Code: wire.CodeInternal, Message: e.Error()}
 }
 
+// OverLimit tells it from an answer of the backend's.
+func (*TooLargeError) OverLimit() {}
+
 // StatusError is an HTTP answer that is no JSON-RPC message.
 type StatusError struct {
 	Status int
