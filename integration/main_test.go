@@ -92,7 +92,7 @@ var installOnce = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	command := exec.Command("make", "integration/testdata/node/node_modules")
+	command := exec.Command("make", "integration/testdata/node/node_modules/.package-lock.json")
 	command.Dir = moduleRoot
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("installing the npm packages: %w\n%s", err, output)
