@@ -117,10 +117,7 @@ func (h *Host) probeLegacy(ctx context.Context, greeting era.Peer) {
 		h.o.Logger.Debug("the backend does not offer the legacy era", "error", err)
 		return
 	}
-	h.setFacts(facts)
-	h.mu.Lock()
-	h.sessions = session != ""
-	h.mu.Unlock()
+	h.setLegacy(facts, session)
 	if session != "" {
 		h.deleteSession(ctx, session, facts.Version)
 	}
@@ -132,10 +129,7 @@ func (h *Host) connectLegacy(ctx context.Context, greeting era.Peer) error {
 	if err != nil {
 		return err
 	}
-	h.setFacts(l.facts)
-	h.mu.Lock()
-	h.sessions = l.session != ""
-	h.mu.Unlock()
+	h.setLegacy(l.facts, l.session)
 	h.setControl(l)
 	return nil
 }
@@ -163,4 +157,12 @@ func (h *Host) setFacts(facts era.Facts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.facts[facts.Era] = facts
+}
+
+// setLegacy notes what the legacy handshake said, and whether it gave a session.
+func (h *Host) setLegacy(facts era.Facts, session string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.facts[facts.Era] = facts
+	h.sessions = session != ""
 }

@@ -553,6 +553,7 @@ func (l *httpLink) lose(err error) {
 	}
 	for id, c := range calls {
 		if l.begun(c) {
+			// Not wrapped: that would say that the backend has not processed it.
 			l.out.failed(id, fmt.Errorf("the request was in flight when it became known: %s", err.Error()))
 		} else {
 			l.out.failed(id, fmt.Errorf("%w before the request was sent", era.ErrSessionLost))

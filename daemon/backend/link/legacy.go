@@ -38,12 +38,9 @@ func (h *Host) newSession(ctx context.Context, peer era.Peer) (*httpLink, error)
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	known, ok := h.facts[era.Legacy]
-	if ok {
-		facts.Eras, facts.Versions = h.complete(known).Eras, h.complete(known).Versions
+	if known, ok := h.FactsOf(era.Legacy); ok {
+		facts.Eras, facts.Versions = known.Eras, known.Versions
 	}
-	h.mu.Unlock()
 	l := newHTTPLink(h, facts, session)
 	if err := l.ready(ctx); err != nil {
 		return nil, err

@@ -201,7 +201,7 @@ func (e *answerError) Answer() *wire.Error {
 }
 
 // RespawnError says that the handshake has spoiled or ended this process, and that a fresh one should be started
-// and opened with the order [Next].
+// and opened in the era Next alone.
 type RespawnError struct {
 	Next   era.Era
 	Reason error

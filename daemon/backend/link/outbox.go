@@ -13,9 +13,10 @@ type item struct {
 	refused bool  // the queue was full; a request only waits to be failed, a notification to be dropped
 }
 
-func (it item) size() int {
-	return len(it.m.Method) + len(it.m.Params) + len(it.m.Result) + len(it.m.Error)
-}
+func (it item) size() int { return sizeOf(it.m) }
+
+// sizeOf is about what a message takes in a queue.
+func sizeOf(m wire.Message) int { return len(m.Method) + len(m.Params) + len(m.Result) + len(m.Error) }
 
 // outbox is the queue between callers that must not block and the one goroutine that sends. It counts bytes, also
 // those that were taken but are not with the backend yet.

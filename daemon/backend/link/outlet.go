@@ -31,23 +31,19 @@ type arrival struct {
 	via int64
 }
 
-func (a arrival) size() int {
-	return len(a.m.Method) + len(a.m.Params) + len(a.m.Result) + len(a.m.Error)
-}
-
 // message reports false if nobody took the message because too much waits for a sink already.
 func (o *outlet) message(m wire.Message, via int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch a := (arrival{m, via}); {
+	switch {
 	case o.ended.Load():
 	case o.sink != nil:
 		o.sink.Message(m, via)
-	case len(o.early) >= maxEarly || o.earlyBytes+a.size() > maxEarlyBytes:
+	case len(o.early) >= maxEarly || o.earlyBytes+sizeOf(m) > maxEarlyBytes:
 		return false
 	default:
-		o.early = append(o.early, a)
-		o.earlyBytes += a.size()
+		o.early = append(o.early, arrival{m, via})
+		o.earlyBytes += sizeOf(m)
 	}
 	return true
 }
