@@ -46,7 +46,8 @@ type order struct {
 	// starter is the client whose request starts it; its Era is None if nobody's
 	// does.
 	starter era.Peer
-	// first is the era to begin the handshake with, None for the usual order.
+	// first is the one era to try, after a respawn for it; None for the usual
+	// order.
 	first era.Era
 	// note takes a sentence about what is being waited for.
 	note func(string)

@@ -185,7 +185,7 @@ func (c *catalog) of(command []string) commandSnapshot {
 	return commandSnapshot{Command: command}
 }
 
-// select makes a command the current one.
+// choose makes a command the current one.
 func (s *snapshots) choose(command []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

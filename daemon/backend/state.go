@@ -411,10 +411,7 @@ func (t *turn) onStop(reason Reason) {
 	case Starting:
 		t.abandon(endedBy(reason))
 		t.endNext(reason)
-	case Running:
-		t.takeDown(t.inFlight(reason, ""))
-		t.endNext(reason)
-	case Draining:
+	case Running, Draining:
 		t.takeDown(t.inFlight(reason, ""))
 		t.endNext(reason)
 	case Stopping:
