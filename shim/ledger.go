@@ -258,8 +258,8 @@ func (l *ledger) cancelQuestions() [][]byte {
 	return frames
 }
 
-// acknowledged reports whether an acknowledgement is the first one for its
-// listen, and so for the client.
+// acknowledge takes an acknowledgement, and reports whether it is the first one
+// for its listen, and so for the client.
 func (l *ledger) acknowledge(params []byte) (first bool) {
 	c := l.calls[wire.ID(member(member(params, "_meta"), metaSubscription))]
 	if c == nil || c.method != methodListen {
