@@ -459,7 +459,8 @@ func (d *daemon) look(show bool) view {
 		overrides: d.launcher.currentOverrides(), mask: masking{masker: d.launcher.mask(), show: show},
 		tools: toolNames(d.config.Proxy.ToolPrefix),
 	}
-	if at := d.idleAt.Load(); at != nil {
+	// Whoever waits for the end looks only now and then whether a client came.
+	if at := d.idleAt.Load(); at != nil && len(v.sessions) == 0 {
 		v.daemon.idleDeadline = *at
 	}
 	return v

@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err != nil:
 		return exitUsage
 	case flags.NArg() > 0:
-		_, _ = fmt.Fprintf(stderr, "devproxy-shim: unexpected argument %q\n", flags.Arg(0))
+		_, _ = fmt.Fprintf(stderr, "devproxy-shim: unexpected argument %q; the project's folder is given as --project DIR\n", flags.Arg(0))
 		return exitUsage
 	case *showVersion:
 		_, _ = fmt.Fprintln(stdout, "devproxy-shim "+buildVersion())

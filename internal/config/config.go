@@ -225,9 +225,13 @@ func (d *decoder) checkTogether() {
 		return
 	}
 	if !d.given["backend.port"] && !b.mentionsPort() {
-		d.faultAt("backend.port", fmt.Sprintf("is required with transport = %q: the port that the "+
+		given := ""
+		if !d.given["backend.transport"] {
+			given = `, the default (say transport = "stdio" if the server speaks on standard input and output)`
+		}
+		d.faultAt("backend.port", fmt.Sprintf("is required with transport = %q%s: the port that the "+
 			"server listens on; or put %s into command; or say port = 0 if the server listens on $PORT",
-			b.Transport, portPlaceholder))
+			b.Transport, given, portPlaceholder))
 	}
 	if b.Transport == SSE && !d.given["backend.path"] {
 		b.Path = defaultSSEPath

@@ -31,10 +31,15 @@ type NotFoundError struct {
 	Dir string
 	// Looked lists the folders that were looked at, innermost first.
 	Looked []string
+	// Missing says that Dir itself is not there; nil if it is.
+	Missing error
 }
 
 // Error names the folders that were looked at.
 func (e *NotFoundError) Error() string {
+	if e.Missing != nil {
+		return "there is no folder " + e.Dir
+	}
 	if len(e.Looked) <= 1 {
 		return fmt.Sprintf("no %s in %s", ConfigName, e.Dir)
 	}
@@ -44,6 +49,9 @@ func (e *NotFoundError) Error() string {
 
 // Is reports whether target is ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// Unwrap returns Missing.
+func (e *NotFoundError) Unwrap() error { return e.Missing }
 
 // Project is one project of this user. The zero value is none.
 type Project struct {
@@ -82,7 +90,8 @@ func Find(dir string) (Project, error) {
 }
 
 // At returns the project whose folder is root. The folder must exist, or have
-// existed when a daemon served it. Whether it holds a devproxy.toml is not
+// existed when a daemon served it: if it did not, the error is a *NotFoundError.
+// Whether it holds a devproxy.toml is not
 // asked. So a daemon whose file or folder was removed can still be talked to; see
 // HasConfig.
 func At(root string) (Project, error) {
@@ -94,6 +103,7 @@ func At(root string) (Project, error) {
 		if p, found := removed(root); found {
 			return p, nil
 		}
+		return Project{}, &NotFoundError{Dir: root, Missing: err}
 	}
 	return Project{}, fmt.Errorf("finding the project folder: %w", err)
 }

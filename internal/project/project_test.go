@@ -118,8 +118,12 @@ func TestNotFoundNamesWhereItLooked(t *testing.T) {
 
 func TestMissingFolderIsAnError(t *testing.T) {
 	root := newProject(t)
+	gone := filepath.Join(root, "gone")
+	if _, err := At(gone); !errors.Is(err, ErrNotFound) || err.Error() != "there is no folder "+gone {
+		t.Errorf("At = %v, want ErrNotFound, which names the folder", err)
+	}
 	for _, find := range []func(string) (Project, error){Find, At} {
-		if _, err := find(filepath.Join(root, "gone")); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := find(gone); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a missing folder gives %v", err)
 		}
 		if _, err := find(filepath.Join(root, ConfigName)); err == nil {
