@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -133,11 +134,7 @@ func (r *Router) takeDown(why Failure) {
 	r.backend.failure = why
 	r.backend.generation = nil
 	r.shared = nil
-	links := make([]*link, 0, len(r.links))
-	for l := range r.links {
-		links = append(links, l)
-	}
-	for _, l := range links {
+	for _, l := range slices.Collect(maps.Keys(r.links)) {
 		r.closeLink(l, why)
 	}
 	for _, c := range r.order {
@@ -162,7 +159,7 @@ func (e unavailableEvent) handle(r *Router) {
 	if e.why.Waiting {
 		return
 	}
-	for _, call := range slices.Clone(r.held.takeAll()) {
+	for _, call := range r.held.takeAll() {
 		call.stage = callHere
 		r.failForWant(call, e.why)
 	}

@@ -133,6 +133,16 @@ func (r *Router) fail(call *call, e *wire.Error) {
 	r.respond(call, wire.NewFailure(call.id, e))
 }
 
+// failTranslated answers a call with an error of a backend, in the client's era.
+func (r *Router) failTranslated(call *call, source era.Era, e *wire.Error) {
+	result, refusal := call.front.Failure(call.req, source, e)
+	if refusal != nil {
+		r.fail(call, refusal)
+		return
+	}
+	r.succeed(call, result)
+}
+
 // failOwn answers a call with something that is not the backend's.
 func (r *Router) failOwn(call *call, why Failure) {
 	if r.config.Reword != nil {
@@ -354,6 +364,11 @@ func (r *Router) backendFailed(l *link, call *call, m wire.Message) {
 		r.urlRequired(l, call, e)
 		return
 	}
+	if e.Code == era.CodeUnsupportedVersion && l.facts.Era == era.Modern {
+		// Links that could ask for the backend's eras again have done so.
+		r.log.Warn("backend refuses the protocol version of its own handshake", "generation", l.generation,
+			"method", call.req.Method, "version", l.facts.Version, "error", e)
+	}
 	r.noteURLs(l, call, e)
 	switch result, refusal := call.front.Failure(call.req, l.facts.Era, e); refusal {
 	case nil:
@@ -494,6 +509,12 @@ func (r *Router) refuseLost(call *call, why Failure) {
 func (r *Router) sessionLost(l *link, lg *leg, why error) {
 	call := lg.call
 	if call == nil || lg.parked != nil || call.anew {
+		if refusal := answerIn(why); refusal != nil {
+			r.answer(l, wire.NewFailure(wire.IntID(lg.id), &wire.Error{
+				Code: wire.CodeInternal, Message: refusal.Message, Data: refusal.Data,
+			}))
+			return
+		}
 		r.lostByTransport(l, lg, why)
 		return
 	}

@@ -67,6 +67,15 @@ func (r *Router) tellListen(l *listen, source era.Era, method string, params []b
 	}
 }
 
+// tellListens brings a change to those listens of a client that asked for it.
+func (r *Router) tellListens(c *client, source era.Era, m wire.Message) {
+	for _, listen := range c.sortedListens() {
+		if listen.filter.Wants(m.Method, m.Params) {
+			r.tellListen(listen, source, m.Method, m.Params)
+		}
+	}
+}
+
 // tellLegacy brings a notification of a backend to a legacy client.
 func (r *Router) tellLegacy(c *client, source era.Era, method string, params []byte) {
 	if !c.ready {
@@ -85,11 +94,7 @@ func (r *Router) listChanged(l *link, m wire.Message) {
 	}
 	for _, c := range r.clientsOf(l) {
 		r.tellLegacy(c, l.facts.Era, m.Method, m.Params)
-		for _, listen := range c.sortedListens() {
-			if listen.filter.Wants(m.Method, m.Params) {
-				r.tellListen(listen, l.facts.Era, m.Method, m.Params)
-			}
-		}
+		r.tellListens(c, l.facts.Era, m)
 	}
 }
 
@@ -110,11 +115,7 @@ func (r *Router) resourceUpdated(l *link, m wire.Message) {
 				break
 			}
 		}
-		for _, listen := range c.sortedListens() {
-			if listen.filter.Wants(m.Method, m.Params) {
-				r.tellListen(listen, l.facts.Era, m.Method, m.Params)
-			}
-		}
+		r.tellListens(c, l.facts.Era, m)
 	}
 }
 

@@ -40,7 +40,7 @@
 //     of a legacy backend; round.go: a legacy client of a modern one; owners.go: whose
 //     pages and tasks a shared backend speaks of
 //   - failures.go: everything devproxy itself answers instead of the backend
-//   - snapshot.go: what others may read
+//   - config.go: what it needs of others; snapshot.go: what others may read
 //
 // # Limits
 //

@@ -3,13 +3,14 @@ package relay
 import (
 	"slices"
 
+	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/wire"
 )
 
 // topic is one thing a backend can be asked to announce: the changes of one
 // resource, or what foreign members of a listen filter name (taskIds of the
 // tasks extension), which only a modern backend can be asked for. Exactly one of
-// the fields is set.
+// uri and extra is set.
 type topic struct {
 	uri   string
 	extra string // a JSON object of filter members
@@ -331,14 +332,10 @@ func (i *interest) unheard(t topic, err *wire.Error) []outcome {
 	return []outcome{{kind: kind, topic: t, err: err}}
 }
 
-// codeResourceNotFound is how legacy servers say that a resource does not exist;
-// modern ones say wire.CodeInvalidParams.
-const codeResourceNotFound = -32002
-
 // gone reports whether an error says that asking again is of no use.
 func gone(err *wire.Error) bool {
 	switch err.Code {
-	case codeResourceNotFound, wire.CodeInvalidParams, wire.CodeMethodNotFound:
+	case era.CodeResourceNotFound, wire.CodeInvalidParams, wire.CodeMethodNotFound:
 		return true
 	}
 	return false

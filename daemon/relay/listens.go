@@ -214,12 +214,12 @@ func (r *Router) subscribe(call *call) {
 		r.fail(call, errNoMethod())
 		return
 	}
-	if _, have := c.subs[uri]; !have && len(c.subs) >= maxOpen {
+	_, have := c.subs[uri]
+	if !have && len(c.subs) >= maxOpen {
 		r.failOwn(call, Failure{Reason: ReasonTooManyOpen})
 		return
 	}
 	t := topic{uri: uri}
-	_, have := c.subs[uri]
 	c.subs[uri] = struct{}{}
 	if !r.backend.serves() {
 		r.succeed(call, call.front.Ack())

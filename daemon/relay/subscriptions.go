@@ -321,12 +321,7 @@ func (r *Router) settleSubscribe(on *link, call *call, t topic, refusal *wire.Er
 			on.interest.drop(t)
 		}
 	}
-	result, refusal := call.front.Failure(call.req, on.facts.Era, refusal)
-	if refusal != nil {
-		r.fail(call, refusal)
-		return
-	}
-	r.succeed(call, result)
+	r.failTranslated(call, on.facts.Era, refusal)
 }
 
 // settleWaiters ends all doubts of a link that is gone: what was asked for is

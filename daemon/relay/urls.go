@@ -29,12 +29,7 @@ func (r *Router) urlRequired(l *link, call *call, e *wire.Error) {
 	u.count++
 	if len(elicitations) == 0 || !takesInput(call.req.Method) ||
 		call.req.Peer.Can(methodElicit, elicitations[0].Params) != nil {
-		result, refusal := call.front.Failure(call.req, l.facts.Era, e)
-		if refusal != nil {
-			r.fail(call, refusal)
-			return
-		}
-		r.succeed(call, result)
+		r.failTranslated(call, l.facts.Era, e)
 		return
 	}
 	if u.count > maxRounds {
