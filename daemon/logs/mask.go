@@ -3,6 +3,7 @@ package logs
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -32,12 +33,8 @@ func NewMasker(envs ...map[string]string) *Masker {
 	if len(secrets) == 0 {
 		return &Masker{}
 	}
-	ordered := make([]string, 0, len(secrets))
-	for secret := range secrets {
-		ordered = append(ordered, secret)
-	}
 	// The first that matches wins, and a secret may begin with another.
-	slices.SortFunc(ordered, func(a, b string) int {
+	ordered := slices.SortedFunc(maps.Keys(secrets), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
 	})
 	pairs := make([]string, 0, 2*len(ordered))

@@ -22,11 +22,11 @@ func secretName(name string) bool {
 }
 
 func secretWord(word string) bool {
-	switch strings.TrimSuffix(word, "s") {
-	case "auth", "authorization", "cookie", "credential", "creds", "cred", "pwd", "pas", "pat":
+	word = strings.TrimSuffix(word, "s")
+	switch word {
+	case "auth", "authorization", "cookie", "credential", "cred", "pwd", "pas", "pat":
 		return true
 	}
-	word = strings.TrimSuffix(word, "s")
 	for _, ending := range []string{"token", "secret", "password", "passwd", "passphrase", "passcode", "key"} {
 		if strings.HasSuffix(word, ending) {
 			return true
