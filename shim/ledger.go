@@ -243,11 +243,7 @@ func (l *ledger) asked(id wire.ID) {
 // cancelQuestions returns the notifications that take back what the daemon that
 // is gone had asked, and forgets it.
 func (l *ledger) cancelQuestions() [][]byte {
-	ids := make([]wire.ID, 0, len(l.questions))
-	for id := range l.questions {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Keys(l.questions))
 	clear(l.questions)
 	frames := make([][]byte, 0, len(ids))
 	for _, id := range ids {
