@@ -64,6 +64,13 @@ func (c *controller) ready(rebuild bool, overrides map[string]string) error {
 	return checkOverrides(overrides)
 }
 
+// words tells an error without the secrets in it, and with the names that the
+// dev tools have here.
+func (c *controller) words(err error) string {
+	now := c.look(false)
+	return now.mask.text(now.tools.Replace(err.Error()))
+}
+
 // toolController is the controller as the dev tools see it.
 type toolController struct{ *controller }
 
@@ -87,13 +94,6 @@ func (c toolController) Restart(ctx context.Context, request devtools.RestartReq
 		return errors.New(c.words(err)) // only the text goes on
 	}
 	return nil
-}
-
-// words tells an error without the secrets in it, and with the names that the
-// dev tools have here.
-func (c *controller) words(err error) string {
-	now := c.look(false)
-	return now.mask.text(now.tools.Replace(err.Error()))
 }
 
 // Logs implements devtools.Controller.
