@@ -261,11 +261,13 @@ func TestLogsCommand(t *testing.T) {
 		{Sequence: 1, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_BACKEND, Stream: "stderr", Generation: 12, Text: "<hello>"},
 		{Sequence: 2, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_BUILD, Stream: "output", Text: "\x1b[31mred\x1b[m"},
 		{Sequence: 3, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_DAEMON, Stream: "INFO", Text: "100% done"},
+		{Sequence: 4, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_BACKEND, Stream: "stdout-noise", Generation: 1, Text: "hi"},
 	}}
 	d.serve(t, p)
 	o := ctl("logs", "-n", "20", "--source", "backend,build", "--show-secrets", "-f")
 	at := now.Local().Format("15:04:05.000")
-	want := at + " backend#12 <hello>\n" + at + " build      red\n" + at + " daemon     100% done\n"
+	want := at + " backend#12 <hello>\n" + at + " build      red\n" + at + " daemon     100% done\n" +
+		at + " backend#1  [no protocol, on stdout] hi\n"
 	if o.code != cli.ExitOK || o.stdout != want {
 		t.Errorf("logs: %+v, want\n%s", o, want)
 	}

@@ -61,8 +61,13 @@ func printLine(out io.Writer, e *client.LogEntry) error {
 	if e.GetGeneration() != 0 {
 		label = fmt.Sprintf("%s#%d", source, e.GetGeneration())
 	}
+	text := e.GetText()
+	if e.GetStream() == "stdout-noise" {
+		// Without devproxy such a line would have broken the client's connection.
+		text = amber.Render("[no protocol, on stdout]") + " " + text
+	}
 	at := faint.Render(e.GetTime().AsTime().Local().Format("15:04:05.000"))
-	_, err := lipgloss.Fprintf(out, "%s %s %s\n", at, sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), e.GetText())
+	_, err := lipgloss.Fprintf(out, "%s %s %s\n", at, sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), text)
 	return err
 }
 

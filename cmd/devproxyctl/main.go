@@ -28,8 +28,9 @@ Data goes to stdout, messages to stderr.
 		Example: `  devproxyctl status
   devproxyctl logs -f
   devproxyctl restart --rebuild`,
-		Args: cli.Group,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version: cli.Version(version),
+		Args:    cli.Group,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	target.AddFlags(root)
 	root.AddCommand(newStatus(target), newStart(target), newStop(target), newRestart(target), newLogs(target), newVersion(target))

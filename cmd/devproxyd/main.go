@@ -38,8 +38,9 @@ daemon if none runs.
 		Example: `  devproxyd start    # in the background, with this terminal's environment
   devproxyctl status # what runs
   devproxyd stop`,
-		Args: cli.Group,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version: cli.Version(version),
+		Args:    cli.Group,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	target.AddFlags(root)
 	root.AddCommand(newStart(target), newRun(target), newRestart(target), newStop(target), newDemo(), newExampleBackend(), newVersion())

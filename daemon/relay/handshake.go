@@ -80,9 +80,9 @@ func (r *Router) stale(c *client) string {
 			continue
 		}
 		if !told.known {
-			return "it connected before the backend was first known, and was told that it can do everything"
+			return "connected before anything was known of the backend, and was told that it has every capability"
 		}
-		return "it was told capabilities, name or instructions that the backend has changed since"
+		return "was told capabilities, name or instructions that the backend has changed since"
 	}
 	return ""
 }
