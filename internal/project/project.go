@@ -91,9 +91,8 @@ func Find(dir string) (Project, error) {
 
 // At returns the project whose folder is root. The folder must exist, or have
 // existed when a daemon served it: if it did not, the error is a *NotFoundError.
-// Whether it holds a devproxy.toml is not
-// asked. So a daemon whose file or folder was removed can still be talked to; see
-// HasConfig.
+// Whether it holds a devproxy.toml is not asked; see HasConfig. So a daemon whose
+// file or folder was removed can still be talked to.
 func At(root string) (Project, error) {
 	folder, err := canonical(root)
 	if err == nil {
