@@ -33,7 +33,7 @@ import (
 //	A eof | A gone | A ended     end of input, lost connection, session must be over
 //	L1< pattern                  the first link that was opened gets this message
 //	L1>  frame | L1>7 frame      the backend sends; via request 7
-//	L1 failed 7 text | L1 session 7 | L1 answer 7 code text | L1 lost | L1 closed
+//	L1 failed 7 text | L1 session 7 | L1 version 7 text | L1 answer 7 code text | L1 lost | L1 closed
 //	L1 congested | L1 writable
 //	open fails text | open refuses code text | open works | open shares
 //	needs N | drained N          how often the backend was asked for, told drained
@@ -521,6 +521,9 @@ func (w *world) linkStep(l *testLink, words []string) error {
 		l.sink.Failed(id(), overLimitError(strings.Join(words[2:], " ")))
 	case "session":
 		l.sink.Failed(id(), fmt.Errorf("404: %w", era.ErrSessionLost))
+	case "version":
+		refusal := &wire.Error{Code: era.CodeUnsupportedVersion, Message: strings.Join(words[2:], " ")}
+		l.sink.Failed(id(), errors.Join(era.ErrSessionLost, refusal))
 	case "answer":
 		code, _ := strconv.ParseInt(words[2], 10, 64)
 		l.sink.Failed(id(), fmt.Errorf("http: %w", &wire.Error{Code: code, Message: strings.Join(words[3:], " ")}))

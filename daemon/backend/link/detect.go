@@ -65,6 +65,52 @@ func (h *Host) detect(ctx context.Context, greeting era.Peer) error {
 	return err
 }
 
+// doubt makes the next Open detect the eras again. What is known of them holds until then.
+func (h *Host) doubt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doubted = !h.shared // which is the one link there is, and cannot change
+}
+
+func (h *Host) isDoubted() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.doubted
+}
+
+// redetect does the handshakes anew if the last verdict is in doubt. If that fails it stays so.
+func (h *Host) redetect(ctx context.Context) error {
+	if !h.isDoubted() {
+		return nil
+	}
+	select {
+	case <-h.opening:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { h.opening <- struct{}{} }()
+	if !h.isDoubted() {
+		return nil // somebody else was faster
+	}
+	h.mu.Lock()
+	greeting, facts, sessions, control := h.greeting, h.facts, h.sessions, h.control
+	h.facts, h.sessions, h.control = map[era.Era]era.Facts{}, false, nil
+	h.mu.Unlock()
+	h.tools.forget()
+	err := h.detect(ctx, greeting)
+	h.mu.Lock()
+	if err != nil {
+		h.facts, h.sessions, h.control = facts, sessions, control
+	} else {
+		h.doubted = false
+	}
+	h.mu.Unlock()
+	if err == nil && control != nil {
+		control.Close()
+	}
+	return err
+}
+
 // isVerdict reports whether an error is the server's well-considered no to a handshake.
 func isVerdict(err error) bool {
 	if errors.Is(err, era.ErrVersion) {
@@ -79,6 +125,12 @@ func isVerdict(err error) bool {
 		_, refused := errors.AsType[*refusal](err)
 		return refused
 	}
+}
+
+// refusesVersion reports whether an error is a handshake's -32022.
+func refusesVersion(err error) bool {
+	refused, ok := errors.AsType[*refusal](err)
+	return ok && refused.err.Code == era.CodeUnsupportedVersion
 }
 
 func (h *Host) discover(ctx context.Context, greeting era.Peer) (era.Facts, error) {

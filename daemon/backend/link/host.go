@@ -33,7 +33,7 @@ type Host struct {
 	asked    atomic.Int64   // requests of our own
 	rawNames atomic.Bool    // Mcp-Name is taken as plain bytes only
 	tools    *toolCache
-	opening  chan struct{} // holds a token while nobody opens the shared link
+	opening  chan struct{} // holds a token while nobody opens the shared link or detects the eras again
 
 	mu       sync.Mutex
 	closed   bool
@@ -41,6 +41,7 @@ type Host struct {
 	links    map[hosted]struct{}
 	greeting era.Peer
 	facts    map[era.Era]era.Facts
+	doubted  bool // the eras are to be detected again before the next link
 	sse      bool // HTTP+SSE instead of Streamable HTTP
 	sessions bool // the legacy handshake gives a session
 	shared   bool // a second handshake was refused, or the transport has one stream
@@ -175,19 +176,29 @@ func (h *Host) Open(ctx context.Context, peer era.Peer, sink Sink) (Link, error)
 		return nil, err
 	}
 	defer leave()
-	var l hosted
-	switch {
-	case h.Shared():
-		l, err = h.openShared(ctx, peer, sink)
-	case h.eraFor(peer) == era.Modern:
-		l, err = h.openModern(ctx, sink)
-	default:
-		l, err = h.openSession(ctx, peer, sink)
+	l, err := h.openOnce(ctx, peer, sink)
+	if refusesVersion(err) && !h.Shared() {
+		h.doubt() // it spoke the legacy era when it was asked last
+		l, err = h.openOnce(ctx, peer, sink)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening a link to the backend: %w", err)
 	}
 	return l, nil
+}
+
+func (h *Host) openOnce(ctx context.Context, peer era.Peer, sink Sink) (hosted, error) {
+	if err := h.redetect(ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case h.Shared():
+		return h.openShared(ctx, peer, sink)
+	case h.eraFor(peer) == era.Modern:
+		return h.openModern(ctx, sink)
+	default:
+		return h.openSession(ctx, peer, sink)
+	}
 }
 
 func (h *Host) openModern(ctx context.Context, sink Sink) (hosted, error) {
@@ -205,7 +216,7 @@ func (h *Host) openSession(ctx context.Context, peer era.Peer, sink Sink) (hoste
 		h.releaseControl()
 		return l, nil
 	}
-	if isVerdict(err) && h.becomeShared() {
+	if isVerdict(err) && !refusesVersion(err) && h.becomeShared() {
 		h.o.Logger.Info("the backend takes no second initialize; all sessions share one link", "error", err)
 		return h.openShared(ctx, peer, sink)
 	}

@@ -305,6 +305,9 @@ func (l *httpLink) serve(ctx context.Context, c *call, it item) {
 			WroteRequest: func(httptrace.WroteRequestInfo) { sent() },
 		}), c, it)
 	}
+	if err == nil {
+		err = l.checkVersion(it.m.Method, r)
+	}
 	sent()
 	l.conclude(c, r.m, err)
 	c.reached.set()
@@ -315,6 +318,25 @@ func (l *httpLink) serve(ctx context.Context, c *call, it item) {
 	if gone, ok := errors.AsType[*goneError](err); ok {
 		l.sessionGone(ctx, gone)
 	}
+}
+
+// checkVersion looks into an answer for the refusal of the protocol version that both had agreed on: the server behind
+// the URL has become another one, and the host must ask for its eras again. Such an answer says that the request was
+// not processed. It is ignored for the requests that keep up what clients subscribed to, which nobody but the link's
+// user repeats, and for those of a legacy session that a handler has answered, for whom the code means nothing.
+func (l *httpLink) checkVersion(method string, r reply) error {
+	if r.m.Kind != wire.Failure || mustComeFirst(method) || l.Shared() {
+		return nil
+	}
+	refused, err := wire.ParseError(r.m.Error)
+	if err != nil || refused.Code != era.CodeUnsupportedVersion ||
+		l.facts.Era == era.Legacy && r.resp.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	l.host.doubt()
+	l.host.o.Logger.Warn("the backend refuses the protocol version of its handshake; it is asked for its eras again",
+		"method", method, "version", l.facts.Version, "error", refused)
+	return &goneError{text: "the backend no longer speaks version " + l.facts.Version, refusal: refused}
 }
 
 // errHeld keeps a request of a session that is gone in the table, for lose.
@@ -491,11 +513,20 @@ func (l *httpLink) sendUrgent(ctx context.Context) {
 	}
 }
 
-// goneError says that the backend does not know the session any more.
-type goneError struct{ text string }
+// goneError says that the backend does not know the session any more, or not the protocol version.
+type goneError struct {
+	text    string
+	refusal *wire.Error // the answer that said so, nil if that was no JSON-RPC
+}
 
 func (e *goneError) Error() string { return e.text }
-func (e *goneError) Unwrap() error { return era.ErrSessionLost }
+
+func (e *goneError) Unwrap() []error {
+	if e.refusal == nil {
+		return []error{era.ErrSessionLost}
+	}
+	return []error{era.ErrSessionLost, e.refusal}
+}
 
 // checkSession looks into an error status for the end of the session. The body can be read again.
 func (l *httpLink) checkSession(resp *http.Response, id int64) error {
@@ -511,7 +542,7 @@ func (l *httpLink) checkSession(resp *http.Response, id int64) error {
 	if !isSessionGone(resp.StatusCode, body, id) {
 		return nil
 	}
-	return &goneError{fmt.Sprintf("%v: HTTP status %d: %s",
+	return &goneError{text: fmt.Sprintf("%v: HTTP status %d: %s",
 		era.ErrSessionLost, resp.StatusCode, cut(bytes.TrimSpace(body), maxErrorText))}
 }
 

@@ -191,7 +191,7 @@ func (l *sseLink) post(ctx context.Context, endpoint *url.URL, frame []byte, id 
 	}
 	body := beginning(resp.Body, maxErrorBody)
 	if isSessionGone(resp.StatusCode, body, id) {
-		return &goneError{fmt.Sprintf("%v: HTTP status %d", era.ErrSessionLost, resp.StatusCode)}
+		return &goneError{text: fmt.Sprintf("%v: HTTP status %d", era.ErrSessionLost, resp.StatusCode)}
 	}
 	return statusError(resp, body)
 }
