@@ -30,7 +30,7 @@ type view struct {
 	command   []string // as configured, when no generation was started yet
 	transport string   // likewise
 	build     string   // the build command; empty without one
-	fault     string   // why the configuration as it is now is not used; empty if it is
+	notice    string   // what of the configuration is not in force; empty for nothing
 	overrides map[string]string
 	mask      masking
 	tools     *strings.Replacer
@@ -82,12 +82,10 @@ func (m masking) env(env map[string]string) map[string]string {
 // message says what the state means to a person.
 func (v view) message() string {
 	text := v.tools.Replace(v.backend.Message)
-	if v.fault != "" {
-		if text != "" {
-			text += "\n"
-		}
-		text += "the last good configuration is used; the one there is now is faulty:\n" + v.fault
+	if text != "" && v.notice != "" {
+		text += "\n"
 	}
+	text += v.notice
 	return v.mask.text(text)
 }
 

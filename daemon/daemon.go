@@ -447,7 +447,7 @@ func (p part) end(cause error) {
 
 // look takes a view of everything.
 func (d *daemon) look(show bool) view {
-	c, fault := d.launcher.current()
+	c, notice := d.launcher.current()
 	v := view{
 		daemon: daemonView{
 			version: d.options.Version, root: d.config.Root, socket: d.socket, logFile: d.options.Project.DaemonLog(),
@@ -455,7 +455,7 @@ func (d *daemon) look(show bool) view {
 			pid: os.Getpid(), since: d.since,
 		},
 		backend: d.supervisor.Status(), sessions: d.router.Snapshot(), watch: d.watcher.Status(),
-		command: c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.String(), fault: fault,
+		command: c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.String(), notice: notice,
 		overrides: d.launcher.currentOverrides(), mask: masking{masker: d.launcher.mask(), show: show},
 		tools: toolNames(d.config.Proxy.ToolPrefix),
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,9 +48,11 @@ type launcher struct {
 	// keeping orders the changes of the overrides on disk and in memory.
 	keeping sync.Mutex
 
+	started *config.Config // of the daemon's start
+
 	mu        sync.Mutex
 	config    *config.Config    // the last one without a fault
-	fault     string            // of the file since then; empty for none
+	notice    string            // what of the file is not in force, and why; empty for nothing
 	overrides map[string]string // the set of dev_restart and "devproxyctl restart --env"
 	// past are the environments that a backend or build was given, the last one
 	// at the end. What an earlier one printed is still in the log.
@@ -58,7 +61,7 @@ type launcher struct {
 
 // newLauncher adopts what earlier daemons of the project kept, or replaces it.
 func newLauncher(c *config.Config, p project.Project, given origin, log *slog.Logger) (*launcher, error) {
-	l := &launcher{root: c.Root, marker: p.Hash, overridesFile: p.Overrides(), log: log, config: c}
+	l := &launcher{root: c.Root, marker: p.Hash, overridesFile: p.Overrides(), log: log, started: c, config: c}
 	var err error
 	if l.terminalPath, err = adoptTerminalPath(p.TerminalPath(), given, log); err != nil {
 		return nil, err
@@ -75,11 +78,11 @@ func newLauncher(c *config.Config, p project.Project, given origin, log *slog.Lo
 }
 
 // current returns the configuration of the last start, or the daemon's, and
-// what is wrong with the file if it could not be used since.
-func (l *launcher) current() (c *config.Config, fault string) {
+// what a person should know of a file that is not in force as it is.
+func (l *launcher) current() (c *config.Config, notice string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.config, l.fault
+	return l.config, l.notice
 }
 
 // currentOverrides returns a copy of the set of overrides.
@@ -155,11 +158,27 @@ func (l *launcher) reload() *config.Config {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.fault = err.Error()
+		l.notice = "the last good configuration is used; the one there is now is faulty:\n" + err.Error()
 		return l.config
 	}
-	l.config, l.fault = c, ""
+	l.config, l.notice = c, l.pending(c)
 	return c
+}
+
+// pending says which sections of the file have changed that the daemon reads at
+// its own start only; empty if none.
+func (l *launcher) pending(c *config.Config) string {
+	var sections []string
+	if !reflect.DeepEqual(c.Watch, l.started.Watch) {
+		sections = append(sections, "[watch]")
+	}
+	if c.Proxy != l.started.Proxy {
+		sections = append(sections, "[proxy]")
+	}
+	if len(sections) == 0 {
+		return ""
+	}
+	return strings.Join(sections, " and ") + " of devproxy.toml changed since the daemon started; `devproxyd restart` applies it"
 }
 
 // launch returns how to start the next generation.

@@ -226,6 +226,12 @@ func TestFaultyConfiguration(t *testing.T) {
 	if _, fault := l.current(); err != nil || fault != "" || launch.Path != "/bin/sh" {
 		t.Errorf("after the correction: %+v, fault %q, %v", launch, fault, err)
 	}
+	// What the daemon reads once is not in force, and nobody has to guess it.
+	write(t, p.Config(), "[backend]\ncommand = [\"sh\"]\ntransport = \"stdio\"\n[watch]\nsettle = \"7s\"\n[proxy]\nfront = \"legacy\"\n")
+	l.reload()
+	if _, notice := l.current(); !strings.HasPrefix(notice, "[watch] and [proxy] of devproxy.toml changed") || !strings.Contains(notice, "devproxyd restart") {
+		t.Errorf("the notice is %q", notice)
+	}
 	if err := os.Remove(p.Config()); err != nil {
 		t.Fatal(err)
 	}

@@ -192,9 +192,9 @@ func TestViewMessage(t *testing.T) {
 	if got := v.message(); got != want {
 		t.Errorf("message = %q, want %q", got, want)
 	}
-	v.fault = "devproxy.toml:3: port: hush-hush"
+	v.notice = "devproxy.toml:3: port: hush-hush"
 	if got := v.message(); !strings.HasPrefix(got, want+"\n") || !strings.HasSuffix(got, "devproxy.toml:3: port: ***") {
-		t.Errorf("with a fault it is %q", got)
+		t.Errorf("with a notice it is %q", got)
 	}
 	v.mask.show = true
 	if got := v.message(); !strings.Contains(got, "hush-hush") {
