@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,14 +21,7 @@ func newStart(target *cli.Target) *cobra.Command {
 		Long: `Start the backend now instead of on the first request that needs it, and return
 when it is up. If it runs already, say so and succeed.`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := target.Dial(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { _ = c.Close() }()
-			return follow(cmd, c, func(step func(*client.Step)) error { return c.Start(cmd.Context(), step) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return follow(cmd, target, (*client.Client).Start) },
 	}
 }
 
@@ -39,14 +33,7 @@ func newStop(target *cli.Target) *cobra.Command {
 its clients stay, and the next request that needs the backend starts it again.
 To stop the daemon too, see "devproxyd stop".`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := target.Dial(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { _ = c.Close() }()
-			return follow(cmd, c, func(step func(*client.Step)) error { return c.Stop(cmd.Context(), step) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return follow(cmd, target, (*client.Client).Stop) },
 	}
 }
 
@@ -79,13 +66,8 @@ replaced again, cleared with --clear-env, or forgotten by "devproxyd stop" or a
 				}
 				overrides = map[string]string{}
 			}
-			c, _, err := target.Dial(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer func() { _ = c.Close() }()
-			return follow(cmd, c, func(step func(*client.Step)) error {
-				return c.Restart(cmd.Context(), rebuild, overrides, step)
+			return follow(cmd, target, func(c *client.Client, ctx context.Context, step func(*client.Step)) error {
+				return c.Restart(ctx, rebuild, overrides, step)
 			})
 		},
 	}
@@ -111,13 +93,21 @@ func parseEnv(assignments []string) (map[string]string, error) {
 	return overrides, nil
 }
 
-// follow runs an operation, tells its steps on stderr, and what it has come to
-// on stdout.
-func follow(cmd *cobra.Command, c *client.Client, operation func(step func(*client.Step)) error) error {
+// operation is a method of Client that passes on its steps.
+type operation func(c *client.Client, ctx context.Context, step func(*client.Step)) error
+
+// follow has the daemon do something, tells its steps on stderr, and what it has
+// come to on stdout.
+func follow(cmd *cobra.Command, target *cli.Target, do operation) error {
+	c, _, err := target.Dial(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
 	stderr := cmd.ErrOrStderr()
 	began := time.Now()
 	last := ""
-	err := operation(func(step *client.Step) {
+	err = do(c, cmd.Context(), func(step *client.Step) {
 		switch {
 		case step.GetBackend() != nil:
 			if line := describe(step.GetBackend()); line != last {
