@@ -83,9 +83,6 @@ func (r *Router) mergeTools(call *call, raw, result []byte) []byte {
 	for _, name := range r.tools.note(raw, !next) {
 		r.log.Warn("the backend has a tool of its own that hides devproxy's; set [proxy] tool_prefix to have both", "tool", name)
 	}
-	if !era.LastPage(raw) {
-		return result
-	}
 	merged, err := era.MergeTools(result, r.tools.free())
 	if err != nil {
 		r.log.Warn("merging the dev tools into the backend's list", "error", err)
