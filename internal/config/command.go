@@ -20,11 +20,7 @@ func setCommand(to *[]string, v any) error {
 	if err != nil {
 		return err
 	}
-	if len(argv) == 0 || argv[0] == "" {
-		return errors.New("must name a program")
-	}
-	*to = argv
-	return nil
+	return takeArgv(to, argv)
 }
 
 // splitWords splits a command line into words as a shell does, with its quotes

@@ -323,6 +323,10 @@ func setArgv(to *[]string, v any) error {
 	if err != nil {
 		return err
 	}
+	return takeArgv(to, argv)
+}
+
+func takeArgv(to *[]string, argv []string) error {
 	if len(argv) == 0 || argv[0] == "" {
 		return errors.New("must name a program")
 	}

@@ -265,7 +265,7 @@ func (d *demo) noBackend(ctx context.Context) (string, error) {
 	return "two shims came, the backend is idle", nil
 }
 
-// running checks that the backend is in its nth generation and returns its pid.
+// running checks that the backend serves in that generation, and notes its pid.
 func (d *demo) running(ctx context.Context, generation uint64) error {
 	backend, err := d.backend(ctx)
 	if err != nil {
