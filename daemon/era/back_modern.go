@@ -119,6 +119,7 @@ func (backModern) Result(_ string, raw []byte) (Result, error) {
 	if err != nil {
 		return res, nil // nothing to act upon
 	}
+	res.Untyped = nonNull(o.Get("resultType")) == nil
 	switch text(o.Get("resultType")) {
 	case "input_required":
 		res.Kind = InputRequired
@@ -133,7 +134,7 @@ func (backModern) Result(_ string, raw []byte) (Result, error) {
 
 // HasResultType reports whether a result says what it is. A backend that took a modern request and does not is
 // a legacy one that ignores the envelope, and must be asked for its era again.
-func HasResultType(result []byte) bool { return object(result).Has("resultType") }
+func HasResultType(result []byte) bool { return nonNull(object(result).Get("resultType")) != nil }
 
 func (backModern) Notification(_ Era, method string, params []byte) (out []byte, ok bool) {
 	switch method {

@@ -176,7 +176,8 @@ func TestBackResult(t *testing.T) {
 			if (err != nil) != tt.fails {
 				t.Fatalf("err = %v", err)
 			}
-			if res.Kind != tt.kind || string(res.State) != tt.state || string(res.Raw) != tt.raw || res.Source != tt.backend {
+			if res.Kind != tt.kind || string(res.State) != tt.state || string(res.Raw) != tt.raw || res.Source != tt.backend ||
+				res.Untyped != (name == "no type") {
 				t.Errorf("Result = %+v", res)
 			}
 			if diff := cmp.Diff(tt.inputs, res.Inputs); diff != "" {
@@ -184,7 +185,8 @@ func TestBackResult(t *testing.T) {
 			}
 		})
 	}
-	if !era.HasResultType([]byte(`{"resultType":"complete"}`)) || era.HasResultType([]byte(`{"tools":[]}`)) {
+	if !era.HasResultType([]byte(`{"resultType":"complete"}`)) || era.HasResultType([]byte(`{"tools":[]}`)) ||
+		era.HasResultType([]byte(`{"resultType":null}`)) {
 		t.Error("HasResultType is wrong")
 	}
 }

@@ -167,6 +167,9 @@ type Result struct {
 	Source Era    // of the backend
 	Inputs []Input
 	State  []byte // raw requestState, nil where absent
+	// Untyped says that a modern backend did not say what it is, which modern clients insist on: see
+	// [HasResultType].
+	Untyped bool
 	// ServerInfo is Facts.Info of the backend, if the caller knows it: modern clients should find it in every
 	// result, and legacy backends do not put it there.
 	ServerInfo []byte

@@ -65,14 +65,15 @@ func stampServer(o *wire.Object, info []byte) {
 }
 
 func (front frontModern) Result(req Request, res Result, _ Shapes) []byte {
-	if res.Source == Modern && !isList(req.Method) {
+	typed := res.Source == Modern && !res.Untyped
+	if typed && !isList(req.Method) {
 		return res.Raw
 	}
 	o, err := wire.ParseObject(res.Raw)
 	if err != nil {
 		return res.Raw
 	}
-	if res.Source == Modern {
+	if typed {
 		return withoutTTL(o)
 	}
 	stamp(o, req.Method)

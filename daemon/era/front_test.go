@@ -185,6 +185,26 @@ func compactAround(raw string) string {
 	return string(o.Bytes())
 }
 
+// TestUntypedToModern: what a modern backend forgot to say of its results, a modern client gets all the same (B.3).
+func TestUntypedToModern(t *testing.T) {
+	for method, tt := range map[string][2]string{
+		"tools/list":     {`{"tools":[]}`, `{"tools":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`},
+		"tools/call":     {`{"structuredContent":1.0}`, `{"structuredContent":1.0,"resultType":"complete","content":[]}`},
+		"resources/read": {`{"contents":[],"resultType":null}`, `{"contents":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`},
+		"vendor/x":       {`{"a":1.0}`, `{"a":1.0,"resultType":"complete"}`},
+	} {
+		res, err := era.BackOf(era.Modern).Result(method, []byte(tt[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := era.FrontOf(era.Modern).Result(request(era.Modern, method, ``), res, nil)
+		if string(got) != tt[1] {
+			t.Errorf("%s: got %s, want %s", method, got, tt[1])
+		}
+		mustBeResult(t, era.Modern, method, got)
+	}
+}
+
 // TestListsAreNotCached: a modern backend's own ttlMs is the one thing that changes within an era (DESIGN 8).
 func TestListsAreNotCached(t *testing.T) {
 	for method, want := range map[string]string{

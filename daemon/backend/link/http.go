@@ -306,6 +306,7 @@ func (l *httpLink) serve(ctx context.Context, c *call, it item) {
 		}), c, it)
 	}
 	if err == nil {
+		l.checkType(it.m.Method, r.m)
 		err = l.checkVersion(it.m.Method, r)
 	}
 	sent()
@@ -337,6 +338,17 @@ func (l *httpLink) checkVersion(method string, r reply) error {
 	l.host.o.Logger.Warn("the backend refuses the protocol version of its handshake; it is asked for its eras again",
 		"method", method, "version", l.facts.Version, "error", refused)
 	return &goneError{text: "the backend no longer speaks version " + l.facts.Version, refusal: refused}
+}
+
+// checkType looks into an answer for what every modern one has. A server that takes a modern request and answers like
+// a legacy one has become that behind our back, or never was another. The answer is good all the same.
+func (l *httpLink) checkType(method string, m wire.Message) {
+	if l.facts.Era != era.Modern || m.Kind != wire.Response || l.host.isDoubted() || era.HasResultType(m.Result) {
+		return
+	}
+	l.host.doubt()
+	l.host.o.Logger.Info("the backend answers a modern request like a legacy server; the next link asks for its eras again",
+		"method", method)
 }
 
 // errHeld keeps a request of a session that is gone in the table, for lose.

@@ -108,3 +108,26 @@ func TestListenRefused(t *testing.T) {
 		t.Errorf("heard %v, want the backend's error", got)
 	}
 }
+
+// TestAnswerWithoutType delivers what a legacy server answers to a modern request, and asks for the eras again before
+// the next link.
+func TestAnswerWithoutType(t *testing.T) {
+	server, become := exchangeable(typescript2)
+	h := connect(t, serveFake(t, server).URL, Options{}, modernPeer)
+	l, sink := openLink(t, h, modernPeer)
+	l.Request(1, "tools/list", inEra(era.Modern, "tools/list", ""), modernPeer)
+	sink.result(t, 1)
+	if h.isDoubted() {
+		t.Error("in doubt after a modern answer")
+	}
+	become(func(w web, _ request) { w.result(`{"tools":[]}`) })
+	l.Request(2, "tools/list", inEra(era.Modern, "tools/list", ""), modernPeer)
+	if got := sink.result(t, 2); got != `{"tools":[]}` {
+		t.Errorf("got %s", got)
+	}
+	become(typescript1())
+	if next, _ := openLink(t, h, modernPeer); next.Facts().Era != era.Legacy {
+		t.Errorf("then a %v link", next.Facts().Era)
+	}
+	sink.silent(t)
+}
