@@ -98,7 +98,7 @@ func TestAssemblyIsBounded(t *testing.T) {
 		t.Errorf("of a message that is too long %d bytes are kept, in %d", len(a.data), cap(a.data))
 	}
 	frame, long, done := a.add(chunk("}", true))
-	if !done || frame != nil || long == nil || long.Size != 20+20*part+1 || long.Limit != maxClientMessage ||
+	if !done || frame != nil || long == nil || long.Size != 20+20*part+1 || string(long.Tail) != big[:1023]+"}" || long.Limit != maxClientMessage ||
 		!strings.HasPrefix(string(long.Head), `{"id":1,"method":"m"xxx`) {
 		t.Errorf("done %v, frame of %d bytes, %v", done, len(frame), long)
 	}
@@ -277,7 +277,7 @@ func TestFailureInWords(t *testing.T) {
 // do not know each other.
 func TestLimitsOfLinksAreKnownToTheRouter(t *testing.T) {
 	var err error = &link.TooLargeError{Size: 2, Limit: 1, Which: "[proxy] max_request"}
-	if _, ok := err.(interface{ OverLimit() }); !ok { //nolint:errorlint // it is the type itself that is asked
+	if _, ok := err.(interface{ OverLimit() }); !ok {
 		t.Error("the router takes the error of a link for the backend's answer")
 	}
 }
