@@ -195,7 +195,8 @@ func receive(stream grpc.BidiStreamingServer[devproxyv1.AttachRequest, devproxyv
 // assembly puts the chunks of one message together.
 type assembly struct {
 	data []byte
-	size int64 // of what came, kept or not
+	tail []byte // the end of one that is too long
+	size int64  // of what came, kept or not
 }
 
 // add takes a chunk and returns the message with the last one: its frame, or
@@ -204,9 +205,11 @@ func (a *assembly) add(chunk *devproxyv1.Chunk) (frame []byte, long *wire.TooLon
 	before := a.size
 	a.size += int64(len(chunk.GetData()))
 	switch {
-	case before > maxClientMessage: // the head is all that is kept
+	case before > maxClientMessage: // the head and the tail are all that is kept
+		a.tail = wire.AppendTail(a.tail, chunk.GetData())
 	case a.size > maxClientMessage:
 		a.data = append(a.data, chunk.GetData()...)
+		a.tail = wire.AppendTail(nil, a.data)
 		a.data = slices.Clone(a.data[:longHead])
 	case a.data == nil && chunk.GetLast():
 		a.data = chunk.GetData()
@@ -216,10 +219,10 @@ func (a *assembly) add(chunk *devproxyv1.Chunk) (frame []byte, long *wire.TooLon
 	if !chunk.GetLast() {
 		return nil, nil, false
 	}
-	frame, size := a.data, a.size
+	frame, tail, size := a.data, a.tail, a.size
 	*a = assembly{}
 	if size > maxClientMessage {
-		return nil, &wire.TooLongError{Size: size, Limit: maxClientMessage, Head: frame}, true
+		return nil, &wire.TooLongError{Size: size, Limit: maxClientMessage, Head: frame, Tail: tail}, true
 	}
 	return frame, nil, true
 }

@@ -347,7 +347,11 @@ func (s *session) noLine(err error) {
 	if ok {
 		f := failureOf(ReasonLineTooLong, fmt.Sprintf("%d bytes, the limit is %d", long.Size, long.Limit))
 		s.say("%s", f.message())
-		s.emit(wire.NewFailure(idIn(long.Head), f.error()).Bytes())
+		id := idIn(long.Head)
+		if o := long.Outline(); id == "" && !o.Answer {
+			id = o.ID
+		}
+		s.emit(wire.NewFailure(id, f.error()).Bytes())
 		return
 	}
 	if !errors.Is(err, io.EOF) {

@@ -776,6 +776,10 @@ func TestLineThatIsTooLong(t *testing.T) {
 		w.write(request(7, "tools/call", `"`+long+`"`))
 		w.next(`"id":7,"error":{"code":-31958`, `the limit is 67108864`)
 		w.write(`{"method":"a","params":"` + long + `","jsonrpc":"2.0","id":8}`)
+		w.next(`"id":8,"error":{"code":-31958`)
+		w.write(`{"params":"` + long + `","id":8,"method":"a","x":[]}`)
+		w.next(`"id":null,"error":{"code":-31958`)
+		w.write(`{"result":"` + long + `","jsonrpc":"2.0","id":8}`) // to a question, not a request
 		w.next(`"id":null,"error":{"code":-31958`)
 		w.write(request(9, "tools/list", ""))
 		a.expect(request(9, "tools/list", ""))

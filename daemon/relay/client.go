@@ -230,12 +230,15 @@ func (r *Router) malformed(c *client, frame []byte, err error, b *batch) {
 	}
 }
 
-// tooLong answers a message that was too long to be read. Its start usually
-// names the request.
+// tooLong answers a message that was too long to be read. Its start or its end
+// usually names the request.
 func (r *Router) tooLong(c *client, long *wire.TooLongError) {
 	r.log.Warn("client sent a message that is too long",
 		"session", c.session.id, "size", long.Size, "limit", long.Limit)
 	id := idInHead(long.Head)
+	if o := long.Outline(); id == "" && !o.Answer {
+		id = o.ID
+	}
 	if id == "" || c.taken(id) {
 		return
 	}

@@ -210,6 +210,14 @@ func TestTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.run("quiet")
+		for _, head := range []string{`{"result":{"x":"`, `{"method":"tools/call","params":{"x":"`} {
+			long := &wire.TooLongError{Head: []byte(head), Tail: []byte(`xx"},"jsonrpc":"2.0","id":"last"}`)}
+			if err := c.session.ReceiveTooLong(t.Context(), long); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.run(`A< {"jsonrpc":"2.0","id":"last","error":{"code":-32600,"message":$n}}
+			quiet`)
 	})
 }
 

@@ -14,6 +14,8 @@ const (
 	readBuffer = 64 << 10
 	// headSize is how much of a discarded line is kept: enough for the envelope in front of large params.
 	headSize = 4 << 10
+	// tailSize is how much of its end is kept: enough for the envelope behind a large result.
+	tailSize = 1 << 10
 	// keepBuffer is the largest write buffer kept between frames, so that one large result does not hold
 	// its size in memory for the rest of a connection.
 	keepBuffer = 1 << 20
@@ -23,7 +25,8 @@ const (
 type TooLongError struct {
 	Size  int64  // of the whole line in bytes, without its end
 	Limit int    // that it passed
-	Head  []byte // the first 4 KiB of it, to make out whose it was
+	Head  []byte // the first 4 KiB of it, to make out whose it was: see Outline
+	Tail  []byte // the last KiB, likewise; the two overlap in a short line
 }
 
 func (e *TooLongError) Error() string {
@@ -100,31 +103,27 @@ func chomp(line []byte) []byte {
 
 func (r *Reader) tooLong(line []byte) *TooLongError {
 	head := append([]byte{}, line[:min(len(line), headSize)]...)
-	return &TooLongError{Size: int64(len(line)), Limit: r.limit, Head: head}
+	return &TooLongError{Size: int64(len(line)), Limit: r.limit, Head: head, Tail: AppendTail(nil, line)}
 }
 
 // discard reads to the end of a line that is known up to here, and says how long it was.
 func (r *Reader) discard(line []byte) error {
 	tooLong := r.tooLong(line)
-	last := line[len(line)-1]
+	tail := appendLast(nil, line, tailSize+len("\r\n"))
 	for {
 		part, err := r.src.ReadSlice('\n')
 		tooLong.Size += int64(len(part))
+		tail = appendLast(tail, part, tailSize+len("\r\n"))
 		if errors.Is(err, bufio.ErrBufferFull) {
-			last = part[len(part)-1]
 			continue
 		}
-		if err != nil {
-			return tooLong // the end or error of the stream comes again at the next read
+		if err == nil { // else the end or error of the stream comes again at the next read
+			// Its end is no part of a line; the "\r" may have come with the part before.
+			size := len(tail)
+			tail = chomp(tail)
+			tooLong.Size -= int64(size - len(tail))
 		}
-		// Its end is no part of a line; the "\r" may have been the last byte of the part before.
-		tooLong.Size--
-		if len(part) > 1 {
-			last = part[len(part)-2]
-		}
-		if last == '\r' {
-			tooLong.Size--
-		}
+		tooLong.Tail = AppendTail(nil, tail)
 		return tooLong
 	}
 }

@@ -277,21 +277,21 @@ func (d *duplex) stir() {
 func (d *duplex) oversized(e *wire.TooLongError) {
 	err := &TooLargeError{Size: e.Size, Limit: e.Limit, Which: replyLimit}
 	log := d.o.Logger.With("error", err)
-	env := scanHead(e.Head)
+	env := e.Outline()
 	switch {
-	case env.method != "" && env.id != "":
-		log.Warn("refused a request of the backend", "method", env.method)
-		d.Respond(env.id, nil, &wire.Error{Code: wire.CodeInvalidRequest, Message: err.Error()})
-	case env.method != "":
-		log.Warn("dropped a notification of the backend", "method", env.method)
-	case env.id != "":
-		log.Warn("dropped an answer of the backend", "id", string(env.id))
-		if id, ok := env.id.Int(); ok {
+	case env.Method != "" && env.ID != "":
+		log.Warn("refused a request of the backend", "method", env.Method)
+		d.Respond(env.ID, nil, &wire.Error{Code: wire.CodeInvalidRequest, Message: err.Error()})
+	case env.Method != "":
+		log.Warn("dropped a notification of the backend", "method", env.Method)
+	case env.ID != "":
+		log.Warn("dropped an answer of the backend", "id", string(env.ID))
+		if id, ok := env.ID.Int(); ok {
 			d.fail(id, err)
 		}
-	case env.answer:
-		// TypeScript servers write the id last. If several requests wait, any of them may be the one whose answer
-		// is gone; an error for all of them is better than one of them waiting for ever.
+	case env.Answer:
+		// Its id is in the middle. If several requests wait, any of them may be the one whose answer is gone; an
+		// error for all of them is better than one of them waiting for ever.
 		log.Warn("dropped an answer of the backend whose request is not known")
 		d.failAll(func(bool) error { return err })
 	default:

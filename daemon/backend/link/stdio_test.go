@@ -426,7 +426,7 @@ func TestPingIsAnsweredByTheLink(t *testing.T) {
 	sink.silent(t)
 }
 
-// TestOversizedLines: whose message was dropped is told by the head of the line, else everybody may be meant.
+// TestOversizedLines: whose message was dropped is told by the ends of the line, else everybody may be meant.
 func TestOversizedLines(t *testing.T) {
 	const limit = 1000
 	long := strings.Repeat("x", 2*limit)
@@ -438,6 +438,8 @@ func TestOversizedLines(t *testing.T) {
 				p.say(`{"jsonrpc":"2.0","id":%s,"result":{"x":%q}}`, m.ID, long)
 			case "tail":
 				p.say(`{"result":{"x":%q},"jsonrpc":"2.0","id":%s}`, long, m.ID)
+			case "middle":
+				p.say(`{"result":{"x":%q},"id":%s,"x":[]}`, long, m.ID)
 			case "question":
 				p.say(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"x":%q}}`, long)
 			case "note":
@@ -461,7 +463,10 @@ func TestOversizedLines(t *testing.T) {
 		t.Errorf("got %s", m.Bytes())
 	}
 	s.Cancel(4, nil)
-	s.Request(5, "tail", nil, legacyPeer)
+	s.Request(6, "tail", nil, legacyPeer)
+	contains(t, sink.failure(t, 6), replyLimit)
+	sink.silent(t)
+	s.Request(5, "middle", nil, legacyPeer)
 	failed := map[int64]bool{}
 	for range 2 {
 		h := sink.next(t)

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"github.com/debugmcp/devproxy/internal/wire"
@@ -33,69 +32,6 @@ func asked(frame []byte) (id wire.ID, ok bool) {
 	}
 	_, isInt := wire.ID(raw).Int()
 	return wire.ID(raw), isInt
-}
-
-// head is what the beginning of a dropped message tells.
-type head struct {
-	method string
-	id     wire.ID
-	answer bool // a result or error began
-}
-
-// scanHead reads the members of an object that is cut off somewhere. It stops at the first member that is not
-// whole, which is the one that made the message too long.
-func scanHead(text []byte) head {
-	var h head
-	rest, ok := bytes.CutPrefix(bytes.TrimLeft(text, " \t"), []byte("{"))
-	for ok {
-		var key, value []byte
-		if key, rest, ok = scalar(rest, ':'); !ok {
-			break
-		}
-		name, _ := wire.String(key)
-		if name == "result" || name == "error" {
-			h.answer = true
-		}
-		if value, rest, ok = scalar(rest, ','); !ok {
-			break
-		}
-		switch name {
-		case "id":
-			h.id = wire.ID(value)
-		case "method":
-			h.method, _ = wire.String(value)
-		}
-	}
-	return h
-}
-
-// scalar splits off one JSON value that is neither an object nor an array and is followed by end.
-func scalar(text []byte, end byte) (value, rest []byte, ok bool) {
-	text = bytes.TrimLeft(text, " \t")
-	n := 0
-	if len(text) > 0 && text[0] == '"' {
-		n = stringLength(text)
-	} else {
-		n = bytes.IndexAny(text, ",:{}[] \t")
-	}
-	if n <= 0 || wire.Valid(text[:n]) != nil {
-		return nil, nil, false
-	}
-	rest, ok = bytes.CutPrefix(bytes.TrimLeft(text[n:], " \t"), []byte{end})
-	return text[:n], rest, ok
-}
-
-// stringLength is the length of the JSON string that text begins with, 0 if its end is not there.
-func stringLength(text []byte) int {
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return 0
 }
 
 // cut shortens text for a person, between two characters if it has any.

@@ -1,38 +1,10 @@
 package link
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/debugmcp/devproxy/internal/wire"
 )
-
-func TestScanHead(t *testing.T) {
-	long := strings.Repeat("x", 100)
-	for _, tt := range []struct {
-		name, text string
-		want       head
-	}{
-		{"a Go answer", `{"jsonrpc":"2.0","id":7,"result":{"x":"` + long, head{id: "7", answer: true}},
-		{"a TypeScript answer", `{"result":{"x":"` + long, head{answer: true}},
-		{"an error", `{"jsonrpc":"2.0","id":"a","error":{"m`, head{id: `"a"`, answer: true}},
-		{"a Go request", `{"jsonrpc":"2.0","id":1,"method":"m","params":{`, head{id: "1", method: "m"}},
-		{"a TypeScript request", `{"method":"m","params":{"x":"`, head{method: "m"}},
-		{"spaces", ` { "id" : 7 , "method" : "a\"b" , "params" : [`, head{id: "7", method: `a"b`}},
-		{"cut in a key", `{"jsonrpc":"2.0","id":7,"meth`, head{id: "7"}},
-		{"cut in a value", `{"jsonrpc":"2.0","id":71`, head{}},
-		{"cut in an escape", `{"id":7,"method":"a\`, head{id: "7"}},
-		{"nothing", ``, head{}},
-		{"an array", `[{"id":7,`, head{}},
-		{"no key", `{:`, head{}},
-		{"text", long, head{}},
-		{"an id inside", `{"params":{"id":9,"method":"n"`, head{}},
-	} {
-		if got := scanHead([]byte(tt.text)); got != tt.want {
-			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
-		}
-	}
-}
 
 func TestWhoseFrame(t *testing.T) {
 	for _, tt := range []struct {
