@@ -31,21 +31,21 @@ type step struct {
 // steps in the order in which a client takes them. The subscription of "change"
 // lives on until the end, across the restart.
 var steps = []step{
-	{"list", func(s *seat, t testing.TB) { s.lists(t) }},
-	{"call", func(s *seat, t testing.TB) { s.calls(t) }},
-	{"read, prompt, completion", func(s *seat, t testing.TB) { s.reads(t) }},
-	{"error", func(s *seat, t testing.TB) { s.failures(t) }},
-	{"unknown method", func(s *seat, t testing.TB) { s.unknownMethod(t) }},
-	{"progress", func(s *seat, t testing.TB) { s.progress(t) }},
-	{"subscribe, update, list_changed", func(s *seat, t testing.TB) { s.subscription(t) }},
-	{"elicitation", func(s *seat, t testing.TB) { s.asksFor(t, "ask", "elicitation/create", "accept Bob") }},
-	{"elicitation in push style", func(s *seat, t testing.TB) { s.asksFor(t, "push", "elicitation/create", "accept Bob") }},
-	{"elicitation by URL", func(s *seat, t testing.TB) { s.asksFor(t, "visit", "elicitation/create", "accept") }},
-	{"URL elicitation required", func(s *seat, t testing.TB) { s.gate(t) }},
-	{"sampling", func(s *seat, t testing.TB) { s.asksFor(t, "sample", "sampling/createMessage", "hello") }},
-	{"roots", func(s *seat, t testing.TB) { s.asksFor(t, "roots", "roots/list", "file:///fixture") }},
-	{"log", func(s *seat, t testing.TB) { s.logs(t) }},
-	{"cancel", func(s *seat, t testing.TB) { s.cancelling(t) }},
+	{"list", (*seat).lists},
+	{"call", (*seat).calls},
+	{"read, prompt, completion", (*seat).reads},
+	{"error", (*seat).failures},
+	{"unknown method", (*seat).unknownMethod},
+	{"progress", (*seat).progress},
+	{"subscribe, update, list_changed", (*seat).subscription},
+	{"elicitation", (*seat).elicited},
+	{"elicitation in push style", (*seat).elicitedByPush},
+	{"elicitation by URL", (*seat).elicitedByURL},
+	{"URL elicitation required", (*seat).gate},
+	{"sampling", (*seat).sampled},
+	{"roots", (*seat).askedForRoots},
+	{"log", (*seat).logs},
+	{"cancel", (*seat).cancelling},
 }
 
 // impossible says what does not work in a cell, and why. It names only what
@@ -153,7 +153,7 @@ func TestImpossibleDirectly(t *testing.T) {
 				t.Fatalf("landed on %+v, want the %s era", got, s.link)
 			}
 			i := slices.IndexFunc(steps, func(step step) bool { return step.name == known.step })
-			if failures := attempt(t, func(t testing.TB) { steps[i].run(s, t) }); len(failures) == 0 {
+			if failures := attempt(t, s, steps[i]); len(failures) == 0 {
 				t.Errorf("works directly by now: %s", known.reason)
 			}
 		})
@@ -215,7 +215,7 @@ func (s *seat) take(t *testing.T, step step) {
 			return
 		}
 	}
-	if failures := attempt(t, func(t testing.TB) { step.run(s, t) }); len(failures) > 0 {
+	if failures := attempt(t, s, step); len(failures) > 0 {
 		t.Errorf("%s, %s link, %s: %s", s.kind.name, s.link, step.name, strings.Join(failures, "\n"))
 	}
 }
@@ -320,6 +320,31 @@ func (s *seat) touched(t testing.TB) {
 	}
 }
 
+func (s *seat) elicited(t testing.TB) {
+	t.Helper()
+	s.asksFor(t, "ask", "elicitation/create", "accept Bob")
+}
+
+func (s *seat) elicitedByPush(t testing.TB) {
+	t.Helper()
+	s.asksFor(t, "push", "elicitation/create", "accept Bob")
+}
+
+func (s *seat) elicitedByURL(t testing.TB) {
+	t.Helper()
+	s.asksFor(t, "visit", "elicitation/create", "accept")
+}
+
+func (s *seat) sampled(t testing.TB) {
+	t.Helper()
+	s.asksFor(t, "sample", "sampling/createMessage", "hello")
+}
+
+func (s *seat) askedForRoots(t testing.TB) {
+	t.Helper()
+	s.asksFor(t, "roots", "roots/list", "file:///fixture")
+}
+
 // asksFor calls a tool that asks the client.
 func (s *seat) asksFor(t testing.TB, tool, method, want string) {
 	t.Helper()
@@ -408,13 +433,13 @@ func restart(t *testing.T, p *project, seats ...*seat) {
 	}
 }
 
-// attempt runs something that may fail, and returns what it says.
-func attempt(t testing.TB, run func(testing.TB)) []string {
+// attempt takes a step that may fail, and returns what it says.
+func attempt(t testing.TB, s *seat, step step) []string {
 	t.Helper()
 	v := &verdict{TB: t}
 	var group sync.WaitGroup
 	// A goroutine of its own, for Fatalf to end.
-	group.Go(func() { run(v) })
+	group.Go(func() { step.run(s, v) })
 	group.Wait()
 	return v.failures
 }
