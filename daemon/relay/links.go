@@ -57,6 +57,7 @@ type link struct {
 	openErr   error
 	abort     context.CancelCauseFunc // of the attempt in progress
 	abandoned chan struct{}           // closed with the link: nobody waits for the loop any more
+	attempted bool                    // it is in progress, even if the link is not wanted any more
 	standsIn  *link                   // the shared link that took over what was opened as this one
 	gap       bool                    // it follows another one, so changes may have been missed
 }
@@ -173,6 +174,7 @@ func (r *Router) openNow(l *link, peer era.Peer) {
 		return
 	}
 	generation := r.backend.generation
+	l.attempted = true
 	l.abort = r.spawn(func(ctx context.Context) {
 		conn, err := generation.Open(ctx, peer, sink{r, l})
 		e := openedEvent{router: r, link: l, peer: peer, conn: conn, err: err}
@@ -193,15 +195,33 @@ func (e openedEvent) abandon(error) {
 
 func (e openedEvent) handle(r *Router) {
 	l := e.link
+	l.attempted = false
 	switch {
 	case l.state != linkOpening:
-		e.abandon(nil)
+		r.openedTooLate(e)
 	case e.err != nil:
 		r.openFailed(l, e.peer, e.err)
 	case e.conn.Shared() && !l.shared():
 		r.becomeShared(l, e.conn)
 	default:
 		r.opened(l, e.conn)
+	}
+}
+
+// openedTooLate takes what was opened for a link that is not wanted any more. If
+// that is the link of all, its sink is this one's now, so what reaches it goes to
+// the shared link.
+func (r *Router) openedTooLate(e openedEvent) {
+	l := e.link
+	early := l.early
+	l.early = nil
+	if e.err != nil || !e.conn.Shared() || r.backend.generation == nil || l.generation != r.backend.number {
+		e.abandon(nil)
+		return
+	}
+	l.standsIn = r.sharedLink()
+	for _, e := range early {
+		e.handle(r)
 	}
 }
 
@@ -432,6 +452,9 @@ func (r *Router) current(l *link, e event) *link {
 	case linkOpening:
 		l.early = append(l.early, e)
 	case linkClosed:
+		if l.attempted {
+			l.early = append(l.early, e)
+		}
 	}
 	return nil
 }
@@ -544,11 +567,11 @@ func (e lostEvent) handle(r *Router) {
 	if l.standsIn != nil {
 		l = l.standsIn
 	}
-	if l.state == linkClosed {
+	if l.state == linkOpening || l.attempted {
+		l.early = append(l.early, e)
 		return
 	}
-	if l.state == linkOpening {
-		l.early = append(l.early, e)
+	if l.state == linkClosed {
 		return
 	}
 	r.log.Info("link to the backend lost", "generation", l.generation, "error", e.err)

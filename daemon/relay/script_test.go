@@ -35,7 +35,7 @@ import (
 //	L1>  frame | L1>7 frame      the backend sends; via request 7
 //	L1 failed 7 text | L1 session 7 | L1 version 7 text | L1 answer 7 code text | L1 lost | L1 closed
 //	L1 congested | L1 writable
-//	open fails text | open refuses code text | open works | open shares
+//	open fails text | open refuses code text | open works | open shares [frame]
 //	needs N | drained N          how often the backend was asked for, told drained
 //	wait 5s                      time passes
 //	let NAME text                ${NAME} stands for text from here on
@@ -84,6 +84,7 @@ type world struct {
 	number  uint64
 	openErr error
 	shares  bool
+	late    string   // what the backend says in an Open that its end is too late for
 	failure *Failure // what Need is answered with
 }
 
@@ -239,13 +240,24 @@ func (g *testGeneration) Shared() bool     { return g.shared }
 func (g *testGeneration) Open(ctx context.Context, peer era.Peer, s Sink) (Link, error) {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
+	late := g.w.late
+	if late != "" { // just too fast for whoever gives it up
+		g.w.mu.Unlock()
+		<-ctx.Done()
+		g.w.mu.Lock()
+	}
 	if g.w.openErr != nil {
 		return nil, g.w.openErr
 	}
 	if g.w.shares {
 		g.shared = true
 		if n := len(g.w.links); n > 0 {
-			return g.w.links[n-1], nil
+			l := g.w.links[n-1]
+			if m, err := wire.Parse([]byte(late)); err == nil {
+				l.sink = s
+				s.Message(m, 0)
+			}
+			return l, nil
 		}
 	}
 	l := &testLink{g: g, sink: s, peer: peer, shared: g.shared}
@@ -598,7 +610,7 @@ func (w *world) worldStep(words []string) error {
 func (w *world) open(words []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.openErr, w.shares = nil, false
+	w.openErr, w.shares, w.late = nil, false, ""
 	switch words[0] {
 	case "fails":
 		w.openErr = errors.New(strings.Join(words[1:], " "))
@@ -606,7 +618,7 @@ func (w *world) open(words []string) {
 		code, _ := strconv.ParseInt(words[1], 10, 64)
 		w.openErr = fmt.Errorf("handshake: %w", &wire.Error{Code: code, Message: strings.Join(words[2:], " ")})
 	case "shares":
-		w.shares = true
+		w.shares, w.late = true, strings.Join(words[1:], " ")
 	}
 }
 
