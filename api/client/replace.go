@@ -23,6 +23,9 @@ func Replace(ctx context.Context, o Options, old *Client) (*Client, error) {
 		return nil, err
 	}
 	if _, err := old.shutdown(ctx, &devproxyv1.ShutdownRequest{Handover: true}); err != nil {
+		// One that goes on waiting would take over when somebody stops the other.
+		_ = successor.kill()
+		<-successor.exited
 		return nil, fmt.Errorf("handing over: %w", err)
 	}
 	select {

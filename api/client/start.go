@@ -159,6 +159,8 @@ type child struct {
 	log *startLog
 	// exited gets the outcome once, when the process has ended.
 	exited chan error
+	// kill ends the process, unless it has ended.
+	kill func() error
 }
 
 func (s *starter) run(ctx context.Context) (*Client, error) {
@@ -285,7 +287,7 @@ func (o Options) start() (*child, error) {
 	if err != nil {
 		return nil, &StartError{Err: err}
 	}
-	c := &child{log: log, exited: make(chan error, 1)}
+	c := &child{log: log, exited: make(chan error, 1), kill: cmd.Process.Kill}
 	go func() {
 		err := cmd.Wait()
 		if err == nil {

@@ -275,6 +275,22 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	}
 }
 
+// A daemon that does not hand over keeps its project: no successor lies in wait
+// for its end.
+func TestRefusedHandoverLeavesNoSuccessor(t *testing.T) {
+	p := newProject(t)
+	old := mustEnsure(t, fakeOptions(t, p, "serve"))
+	if _, err := Replace(t.Context(), fakeOptions(t, p, "hang"), old); err == nil || !strings.Contains(err.Error(), "handing over") {
+		t.Errorf("Replace = %v", err)
+	}
+	mustGreet(t, old)
+	for _, pid := range started(t, p)[1:] {
+		if syscall.Kill(pid, 0) == nil {
+			t.Errorf("the successor, pid %d, is alive", pid)
+		}
+	}
+}
+
 // A daemon that was stopped, by SIGSTOP say, is told from one that starts.
 func TestSilentDaemonIsNamed(t *testing.T) {
 	p := newProject(t)

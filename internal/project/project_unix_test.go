@@ -71,6 +71,19 @@ func TestSocketLimitIsTheSystems(t *testing.T) {
 	}
 }
 
+func TestPathThatIsNoTextIsRefused(t *testing.T) {
+	setHome(t, t.TempDir())
+	dir := filepath.Join(t.TempDir(), "a\xff")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Skipf("this system has no such names: %v", err)
+	}
+	for name, find := range map[string]func(string) (Project, error){"At": At, "Find": Find} {
+		if _, err := find(dir); !errors.Is(err, errNotUTF8) || !strings.Contains(err.Error(), `a\xff`) {
+			t.Errorf("%s = %v, want an error that names the path", name, err)
+		}
+	}
+}
+
 func TestUmaskDoesNotMatter(t *testing.T) {
 	p, err := At(newProject(t))
 	if err != nil {
