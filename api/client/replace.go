@@ -25,7 +25,7 @@ func Replace(ctx context.Context, o Options, old *Client) (*Client, error) {
 	if _, err := old.shutdown(ctx, &devproxyv1.ShutdownRequest{Handover: true}); err != nil {
 		// One that goes on waiting would take over when somebody stops the other.
 		_ = successor.kill()
-		<-successor.exited
+		<-successor.exited //nolint:errcheck // it was killed
 		return nil, fmt.Errorf("handing over: %w", err)
 	}
 	select {
