@@ -197,7 +197,7 @@ func TestWholeGroupEnds(t *testing.T) {
 	if n := len(sleepers()); n != 1 {
 		t.Fatalf("there are %d grandchildren, want 1", n)
 	}
-	old := sleepers()[0].pid
+	old := sleepers()[0].PID
 	p.ctl(t, "restart")
 	if alive(t, old) {
 		t.Error("the grandchild of generation 1 outlived it")

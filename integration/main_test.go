@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/debugmcp/devproxy/integration/internal/testbed"
 )
 
 // patience bounds every wait of these tests for something that should take
@@ -28,9 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	// /tmp and a short name, whatever TMPDIR says: a socket's path has to fit
-	// into some hundred bytes.
-	dir, err := os.MkdirTemp("/tmp", "dpbin")
+	dir, err := testbed.ShortTempDir("dpbin")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 }
 
 var (
-	buildPrograms = sync.OnceValue(func() error { return build(raceEnabled, "./cmd/...") })
+	buildPrograms = sync.OnceValue(func() error { return build(testbed.Race, "./cmd/...") })
 	// The detector would only make the fixtures slower: they are not what is
 	// tested.
 	buildFixtures = sync.OnceValue(func() error { return build(false, "./integration/internal/...") })
@@ -49,19 +49,7 @@ var (
 
 // build builds what the pattern matches into binDir.
 func build(race bool, pattern string) error {
-	args := []string{"build", "-o", binDir + "/"}
-	cgo := "CGO_ENABLED=0"
-	if race {
-		args = append(args, "-race")
-		cgo = "CGO_ENABLED=1"
-	}
-	command := exec.Command("go", append(args, pattern)...)
-	command.Dir = moduleRoot
-	command.Env = append(os.Environ(), cgo)
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", pattern, err, output)
-	}
-	return nil
+	return testbed.Build(moduleRoot, binDir, race, pattern)
 }
 
 // program returns the path of one of the three programs, built on first use.

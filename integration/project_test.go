@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/debugmcp/devproxy/integration/internal/testbed"
 )
 
 // project is a project folder with a home, and so a daemon, of its own.
@@ -44,13 +46,7 @@ func newProject(t testing.TB) *project {
 // newFolders makes the folders of a project that will have no daemon.
 func newFolders(t testing.TB) *project {
 	t.Helper()
-	// As short as in TestMain, for the same reason.
-	base, err := os.MkdirTemp("/tmp", "dp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// On macOS /tmp is a link, and the daemon speaks of canonical paths.
-	base, err = filepath.EvalSymlinks(base)
+	base, err := testbed.ShortTempDir("dp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +166,7 @@ func (p *project) terminalEnv() []string {
 }
 
 // clientEnv is the environment that SDK clients give a server they start: six
-// variables and no more. (The TypeScript SDKs leave raceEnv out by themselves.)
+// variables and no more. (The TypeScript SDKs leave RaceEnv out by themselves.)
 func (p *project) clientEnv() []string {
 	return append([]string{
 		"HOME=" + p.home,
@@ -179,7 +175,7 @@ func (p *project) clientEnv() []string {
 		"SHELL=/bin/sh",
 		"TERM=dumb",
 		"USER=tester",
-	}, raceEnv...)
+	}, testbed.RaceEnv...)
 }
 
 // outcome is what a finished command left.
@@ -373,15 +369,15 @@ func (p *project) live(t testing.TB) []process {
 		t.Fatal(err)
 	}
 	return processes(t, func(candidate process) bool {
-		if candidate.pid == os.Getpid() {
+		if candidate.PID == os.Getpid() {
 			return false
 		}
-		if strings.Contains(candidate.command, p.base) || slices.Contains(candidate.environ, "HOME="+p.home) {
+		if strings.Contains(candidate.Command, p.base) || slices.Contains(candidate.Environ, "HOME="+p.home) {
 			return true
 		}
 		return slices.ContainsFunc(states, func(state string) bool {
 			marker := "DEVPROXY_BACKEND=" + filepath.Base(state)
-			return slices.ContainsFunc(candidate.environ, func(pair string) bool { return strings.HasPrefix(pair, marker) })
+			return slices.ContainsFunc(candidate.Environ, func(pair string) bool { return strings.HasPrefix(pair, marker) })
 		})
 	})
 }
@@ -389,7 +385,7 @@ func (p *project) live(t testing.TB) []process {
 // liveNamed returns those of them whose command line begins with command.
 func (p *project) liveNamed(t testing.TB, command string) []process {
 	t.Helper()
-	return slices.DeleteFunc(p.live(t), func(live process) bool { return !strings.HasPrefix(live.command, command) })
+	return slices.DeleteFunc(p.live(t), func(live process) bool { return !strings.HasPrefix(live.Command, command) })
 }
 
 // daemons returns the project's daemon processes.
@@ -421,7 +417,7 @@ func (p *project) explain(t testing.TB) {
 	t.Helper()
 	t.Logf("devproxyctl status: %v", p.run(t, "devproxyctl", "status"))
 	for _, live := range p.live(t) {
-		t.Logf("process %d: %s", live.pid, live.command)
+		t.Logf("process %d: %s", live.PID, live.Command)
 	}
 	for path, content := range p.stateFiles(t) {
 		const tail = 6000
@@ -441,8 +437,8 @@ func (p *project) checkProcesses(t testing.TB) {
 		left = p.live(t)
 	}
 	for _, live := range left {
-		t.Errorf("process %d is left: %s", live.pid, live.command)
-		if err := syscall.Kill(live.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d is left: %s", live.PID, live.Command)
+		if err := syscall.Kill(live.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Error(err)
 		}
 	}

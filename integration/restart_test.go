@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/debugmcp/devproxy/integration/internal/testbed"
 )
 
 // A rebuild reaches a session that goes on: it hears list_changed in its era's
@@ -201,7 +203,7 @@ func TestCallInFlight(t *testing.T) {
 	// From the moment the stop begins or the exit is seen; a person's command
 	// to restart takes its time too.
 	limit := time.Second
-	if raceEnabled {
+	if testbed.Race {
 		limit *= 3
 	}
 	for _, name := range []string{"go-stdio", "ts1-http", "ts2-http"} {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/debugmcp/devproxy/integration/internal/testbed"
 )
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
@@ -273,7 +275,7 @@ func TestNothingIsRewritten(t *testing.T) {
 // for is cancelled with the backend.
 func TestShimEndsWithItsClient(t *testing.T) {
 	limit := 250 * time.Millisecond
-	if raceEnabled {
+	if testbed.Race {
 		// The detector alone takes longer to end a program.
 		limit = 2 * time.Second
 	}

@@ -1,0 +1,2 @@
+// Package chaos is the seeded fault test.
+package chaos
