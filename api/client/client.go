@@ -44,8 +44,8 @@ type Client struct {
 
 // Dial connects to the daemon that serves the unix socket at path and waits
 // until it answers, at most DialTimeout. It fails at once when nobody listens
-// (ErrNoDaemon), and with a *project.UnsafeError when the file is no socket of
-// this user.
+// (ErrNoDaemon), with a *project.UnsafeError when the file is no socket of this
+// user, and with a *project.StrangerError when another user listens on it.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, DialTimeout, errDialTimeout)
 	defer cancel()
@@ -68,6 +68,10 @@ func dial(ctx context.Context, path string) (*Client, error) {
 	conn, err := dialer.DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
+		// The file may have become another one since it was looked at.
+		if err := checkPeer(conn); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
 		return New(ctx, conn)
 	case nobodyListens(err):
 		return nil, fmt.Errorf("%w (%w)", ErrNoDaemon, err)
@@ -77,6 +81,14 @@ func dial(ctx context.Context, path string) (*Client, error) {
 		return nil, fmt.Errorf("%w (%w)", ErrNotServing, err)
 	}
 	return nil, err
+}
+
+func checkPeer(conn net.Conn) error {
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return fmt.Errorf("a connection of type %T tells nothing of its peer", conn)
+	}
+	return project.CheckPeer(unix)
 }
 
 // New makes a Client of a connection that is already open and waits until the

@@ -137,7 +137,7 @@ func TestDial(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "s")
 	serve(t, mustListen(t, socket), attachFunc{serve: greet})
 	// None of these may matter to a unix socket.
-	for _, name := range []string{"https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy", "ALL_PROXY"} {
+	for _, name := range []string{"https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "grpc_proxy", "GRPC_PROXY"} {
 		t.Setenv(name, "http://127.0.0.1:1")
 	}
 	c, err := Dial(t.Context(), socket)

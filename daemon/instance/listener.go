@@ -3,6 +3,8 @@ package instance
 import (
 	"log/slog"
 	"net"
+
+	"github.com/debugmcp/devproxy/internal/project"
 )
 
 // listener yields the connections whose peer is this user.
@@ -20,7 +22,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := checkPeer(conn); err != nil {
+		if err := project.CheckPeer(conn); err != nil {
 			l.log.Warn("a connection was dropped", "error", err)
 			_ = conn.Close()
 			continue

@@ -1,4 +1,4 @@
-package instance
+package project
 
 import "golang.org/x/sys/unix"
 
