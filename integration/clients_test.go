@@ -50,43 +50,6 @@ func TestConnectStartsNothing(t *testing.T) {
 	}
 }
 
-// Every client behind devproxy on every fixture, whatever the two eras. All
-// clients of a backend share one project, so one backend serves them all.
-func TestEveryClientOnEveryBackend(t *testing.T) {
-	for _, b := range fixtureBackends {
-		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			p := newProject(t)
-			p.use(t, b)
-			cancelled := 0
-			for _, kind := range clientKinds {
-				t.Run(kind.name, func(t *testing.T) {
-					c := p.client(t, kind.name)
-					if got := c.connect(t); got.Era != kind.era {
-						t.Fatalf("landed on %+v, want the %s era", got, kind.era)
-					}
-					pair := cell{client: c, kind: kind, era: kind.era}
-					pair.basics(t)
-					if statelessFor(kind, b) {
-						return
-					}
-					pair.cancels(t, func() {
-						cancelled++
-						p.awaitLog(t, "backend", "fixture: slow was cancelled", cancelled)
-					})
-				})
-			}
-			p.wantStarts(t, 1)
-		})
-	}
-}
-
-// statelessFor says whether a legacy client's requests may reach the server
-// without a session, so that a cancellation finds nothing to cancel.
-func statelessFor(kind clientKind, b backend) bool {
-	return kind.era == "legacy" && (b.name == "ts2-http" || b.name == "go-http-stateless")
-}
-
 // awaitLog waits until a text stands n times in the log of a source.
 func (p *project) awaitLog(t testing.TB, source, text string, n int) {
 	t.Helper()
