@@ -190,16 +190,14 @@ func TestManyAtOnceGetOneDaemon(t *testing.T) {
 func TestLosersDialTheWinner(t *testing.T) {
 	p := newProject(t)
 	o := fakeOptions(t, p, "serve")
-	if err := os.Mkdir(p.StartLock(), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	var group sync.WaitGroup
 	served := make(chan int64, 8)
 	for range cap(served) {
 		group.Go(func() {
-			c, err := EnsureRunning(t.Context(), o)
+			s := starter{options: o, began: time.Now(), lock: flock.New(t.TempDir())}
+			c, err := s.run(t.Context())
 			if err != nil {
-				t.Errorf("EnsureRunning: %v", err)
+				t.Errorf("starting: %v", err)
 				return
 			}
 			t.Cleanup(func() { _ = c.Close() })

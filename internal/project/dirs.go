@@ -75,7 +75,9 @@ func checkLength(socket string) error {
 }
 
 // EnsureDirs makes StateDir and verifies it and the folder above it: ours, mode
-// 0700, no symbolic link (an *UnsafeError otherwise). It notes Root in RootFile.
+// 0700, no symbolic link. The same goes for our files in it, of mode 0600, which
+// may come from a time when the folder was another's or open to others. What does
+// not hold is an *UnsafeError. It notes Root in RootFile.
 func (p Project) EnsureDirs() error {
 	base := filepath.Dir(p.StateDir)
 	if err := os.MkdirAll(filepath.Dir(base), privateDir); err != nil {
@@ -86,7 +88,30 @@ func (p Project) EnsureDirs() error {
 			return fmt.Errorf("making the state folder: %w", err)
 		}
 	}
+	for _, path := range p.files() {
+		if err := checkFile(path); err != nil {
+			return fmt.Errorf("looking at the state folder: %w", err)
+		}
+	}
 	return writeIfChanged(p.RootFile(), p.Root)
+}
+
+// checkFile verifies that path is a plain file that is ours alone, if it is
+// there.
+func checkFile(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return &UnsafeError{
+			Path: path, Reason: "it is " + kind(info.Mode()) + ", not a plain file", Fix: "remove it",
+		}
+	}
+	return verifyPrivate(path, info, privateFile)
 }
 
 // EnsureSocketDir makes the folder that socket lies in, unless it is there, and
@@ -119,7 +144,7 @@ func ensurePrivate(dir string) error {
 			Path: dir, Reason: "it is " + kind(info.Mode()) + ", not a folder", Fix: "remove it",
 		}
 	}
-	return verifyPrivate(dir, info)
+	return verifyPrivate(dir, info, privateDir)
 }
 
 // CheckSocket verifies that path is a socket that this user owns, before it is

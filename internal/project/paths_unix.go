@@ -45,16 +45,16 @@ func homeDir() (string, error) {
 // for sun_path. /tmp and not TMPDIR, because clients do not pass TMPDIR on.
 func shortSocketDir() string { return "/tmp/devproxy-" + strconv.Itoa(os.Getuid()) }
 
-// verifyPrivate returns an *UnsafeError unless dir is ours and closed to
-// everybody else.
-func verifyPrivate(dir string, info fs.FileInfo) error {
-	if err := verifyOwner(dir, info); err != nil {
+// verifyPrivate returns an *UnsafeError unless path is ours and closed to
+// everybody else, as with that mode.
+func verifyPrivate(path string, info fs.FileInfo, want fs.FileMode) error {
+	if err := verifyOwner(path, info); err != nil {
 		return err
 	}
-	if mode := info.Mode().Perm(); mode != privateDir {
+	if mode := info.Mode().Perm(); mode&^want != 0 || info.IsDir() && mode != want {
 		return &UnsafeError{
-			Path: dir, Reason: fmt.Sprintf("its mode is %#o, not 0700", mode),
-			Fix: "run chmod 700 on it, or use another folder",
+			Path: path, Reason: fmt.Sprintf("its mode is %#o, not %#o", mode, want),
+			Fix: fmt.Sprintf("run chmod %o on it, or remove it", want),
 		}
 	}
 	return nil

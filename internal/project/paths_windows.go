@@ -30,7 +30,7 @@ func stateBase() (string, error) {
 func shortSocketDir() string { return "" }
 
 // verifyPrivate trusts the ACL that LocalAppData hands down.
-func verifyPrivate(string, fs.FileInfo) error { return nil }
+func verifyPrivate(string, fs.FileInfo, fs.FileMode) error { return nil }
 
 func verifyOwner(string, fs.FileInfo) error { return nil }
 

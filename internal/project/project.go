@@ -241,3 +241,11 @@ func (p Project) DaemonLog() string { return filepath.Join(p.StateDir, "daemon.l
 // StartLog holds what a daemon that was started in the background wrote to its
 // stdout and stderr: why a start failed, or the trace of a crash.
 func (p Project) StartLog() string { return filepath.Join(p.StateDir, "start.log") }
+
+// files are all of these that a daemon or a client makes itself.
+func (p Project) files() []string {
+	return []string{
+		p.Lock(), p.StartLock(), p.SocketFile(), p.PIDFile(), p.RootFile(), p.Record(), p.Snapshot(),
+		p.Environment(), p.Overrides(), p.TerminalPath(), p.DaemonLog(), p.StartLog(),
+	}
+}

@@ -160,6 +160,53 @@ func TestUnsafeFoldersAreRefused(t *testing.T) {
 	}
 }
 
+// A file that somebody else could have written, or can read, is not used, be it
+// one that only messages are made of.
+func TestUnsafeFilesAreRefused(t *testing.T) {
+	p, err := At(newProject(t))
+	if err == nil {
+		err = p.EnsureDirs()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	writeFile(t, outside)
+	for _, path := range p.files() {
+		for reason, spoil := range map[string]func() error{
+			"a symbolic link": func() error { return errors.Join(os.Remove(path), os.Symlink(outside, path)) },
+			"a folder":        func() error { return errors.Join(os.Remove(path), os.Mkdir(path, privateDir)) },
+			"a special file":  func() error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
+			"0640, not 0600":  func() error { return os.Chmod(path, 0o640) },
+			"uid 65534":       func() error { return os.Chown(path, nobody, -1) },
+		} {
+			writeFile(t, path)
+			if err := spoil(); err != nil {
+				if reason == "uid 65534" && os.Getuid() != 0 {
+					continue
+				}
+				t.Fatal(err)
+			}
+			err := p.EnsureDirs()
+			unsafe, ok := errors.AsType[*UnsafeError](err)
+			if !ok || unsafe.Path != path || !strings.Contains(err.Error(), reason) {
+				t.Errorf("%s that is %s: %v", filepath.Base(path), reason, err)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// One that its own user cannot write closes nobody out but him.
+	writeFile(t, p.Lock())
+	if err := errors.Join(os.Chmod(p.Lock(), 0o400), p.EnsureDirs()); err != nil {
+		t.Errorf("a lock file of mode 0400: %v", err)
+	}
+	if content, err := os.ReadFile(outside); err != nil || len(content) != 0 {
+		t.Errorf("behind the links is %q, %v", content, err)
+	}
+}
+
 func TestCheckSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "dp")
 	if err != nil {
