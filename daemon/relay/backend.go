@@ -82,7 +82,12 @@ func (e drainingEvent) handle(r *Router) {
 		return
 	}
 	r.backend.stage = stageDraining
-	// What is not on its way yet goes to the next generation.
+	r.recall()
+}
+
+// recall lets what is not on its way to the backend yet wait for the next
+// generation.
+func (r *Router) recall() {
 	for l := range r.links {
 		waiting := l.waiting
 		l.waiting = nil
@@ -100,7 +105,9 @@ func (e drainingEvent) handle(r *Router) {
 // generation that is about to be stopped.
 func (r *Router) checkDrained() {
 	b := &r.backend
-	if b.stage != stageDraining || b.drained {
+	draining := b.stage == stageDraining && !b.drained
+	quieting := r.closing != nil && !r.isQuiet
+	if !draining && !quieting {
 		return
 	}
 	for l := range r.links {
@@ -108,8 +115,14 @@ func (r *Router) checkDrained() {
 			return
 		}
 	}
-	b.drained = true
-	r.config.Backend.Drained(b.number)
+	if quieting {
+		r.isQuiet = true
+		close(r.quiet)
+	}
+	if draining {
+		b.drained = true
+		r.config.Backend.Drained(b.number)
+	}
 }
 
 func (e downEvent) handle(r *Router) {
@@ -156,7 +169,7 @@ func (e unavailableEvent) handle(r *Router) {
 		// backend again.
 		r.backend.stage = stageIdle
 	}
-	if e.why.Waiting {
+	if e.why.Waiting || r.handingOver() {
 		return
 	}
 	for _, call := range r.held.takeAll() {

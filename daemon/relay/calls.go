@@ -44,6 +44,8 @@ type call struct {
 	deadline *alarm // of the wait
 	link     *link  // on which it waits or is in flight
 	leg      *leg   // its request in flight
+	// delivered says that the backend may have got it, or a dev tool works on it.
+	delivered bool
 	// again says that it was sent a second time after a generation was lost,
 	// anew after a session of the backend's was lost.
 	again, anew bool
@@ -218,7 +220,7 @@ func (r *Router) release(call *call) {
 func (r *Router) forward(call *call) {
 	switch {
 	case r.closing != nil:
-		r.refuse(call, r.shuttingDown())
+		r.refuse(call)
 	case r.isRetry(call):
 		r.retry(call)
 	case call.client.unsettled > 0:
@@ -232,7 +234,7 @@ func (r *Router) forward(call *call) {
 func (r *Router) proceed(call *call) {
 	switch {
 	case r.closing != nil:
-		r.refuse(call, r.shuttingDown())
+		r.refuse(call)
 	case r.backend.serves():
 		r.send(call)
 	default:
@@ -292,7 +294,7 @@ func (r *Router) transmit(call *call, l *link) {
 func (r *Router) newLeg(call *call, l *link) *leg {
 	lg := &leg{id: l.newID(), call: call, method: call.req.Method}
 	l.legs[lg.id] = lg
-	call.stage, call.link, call.leg = callSent, l, lg
+	call.stage, call.link, call.leg, call.delivered = callSent, l, lg, true
 	return lg
 }
 
@@ -487,7 +489,7 @@ func (r *Router) loseCall(call *call, why Failure) {
 		return
 	}
 	call.stage, call.link = callHere, nil
-	if call.safe() && !call.again && r.closing == nil && why.Reason != reasonStopped {
+	if call.safe() && !call.again && why.Reason != reasonStopped && (r.closing == nil || r.handingOver()) {
 		call.again = true
 		r.forward(call)
 		return
@@ -497,11 +499,15 @@ func (r *Router) loseCall(call *call, why Failure) {
 
 // refuseLost answers a call that was lost for good.
 func (r *Router) refuseLost(call *call, why Failure) {
-	if r.closing != nil {
-		r.refuse(call, why)
-		return
+	switch {
+	case r.closing == nil:
+		r.failForWant(call, why)
+	case r.handingOver() && why.Reason == ReasonShuttingDown:
+		// The supervisor does not know that a successor follows.
+		r.failOwn(call, r.restarted())
+	default:
+		r.failOwn(call, why)
 	}
-	r.failForWant(call, why)
 }
 
 // sessionLost sends a call again that the backend has provably not processed,
@@ -519,7 +525,7 @@ func (r *Router) sessionLost(l *link, lg *leg, why error) {
 		return
 	}
 	delete(l.legs, lg.id)
-	call.anew = true
+	call.anew, call.delivered = true, false
 	call.stage, call.link, call.leg = callHere, nil, nil
 	r.forward(call)
 }

@@ -342,7 +342,7 @@ func (r *Router) dispatch(call *call) {
 		r.subscribe(call)
 	case call.req.Method == methodUnsubscribe && call.req.Source == era.Legacy:
 		r.unsubscribe(call)
-	case call.req.Method == methodToolsCall && r.callDevTool(call):
+	case call.req.Method == methodToolsCall && !r.handingOver() && r.callDevTool(call):
 	default:
 		r.forward(call)
 	}

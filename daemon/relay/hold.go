@@ -29,13 +29,16 @@ func (h *holding) takeAll() []*call {
 	return calls
 }
 
-// hold lets a call wait for a generation, and says that one is needed.
+// hold lets a call wait for a generation, and says that one is needed, unless
+// it is the next daemon that will start it.
 func (r *Router) hold(call *call) {
 	if !r.wait(call, callHeld) {
 		return
 	}
 	r.held.calls = append(r.held.calls, call)
-	r.need(call)
+	if r.closing == nil {
+		r.need(call)
+	}
 }
 
 // need asks for a generation. The handshake is that of the client who came
@@ -92,6 +95,12 @@ func (r *Router) waitedOut(call *call) {
 
 func (r *Router) waitFailure(call *call) Failure {
 	b := &r.backend
+	if r.handingOver() {
+		return Failure{
+			Reason: ReasonWaited, State: b.state(), Generation: b.number,
+			Message: fmt.Sprintf("the backend was not ready within %v: devproxy itself is being restarted", r.config.RequestWait),
+		}
+	}
 	if b.stage == stageUnavailable {
 		return b.failure
 	}

@@ -132,6 +132,7 @@ func (r *Router) callDevTool(call *call) bool {
 		return false
 	}
 	arguments := call.params.arguments
+	call.delivered = true
 	call.stop = r.spawn(func(ctx context.Context) {
 		steps := 0
 		answer := r.config.Tools.Call(ctx, name, arguments, func(message string) {

@@ -22,10 +22,15 @@ func (r *Router) Down(generation uint64, why Failure) { r.mail.post(downEvent{ge
 func (r *Router) Unavailable(why Failure) { r.mail.post(unavailableEvent{why}) }
 
 // Shutdown says that the daemon is about to end, with ErrShutdown or ErrRestart:
-// from now on requests that need the backend are refused, while those in flight
-// may finish. The end of Run's context then ends the sessions. On ErrRestart the
-// requests that a shim sends again to the successor stay unanswered.
-func (r *Router) Shutdown(cause error) { r.mail.post(shutdownEvent{cause}) }
+// from now on no request is brought to the backend, while those in flight may
+// finish. The end of Run's context then ends the sessions. On ErrShutdown the
+// requests that need the backend are refused; on ErrRestart they wait, and at the
+// end whatever cannot have had effects stays unanswered: the shim sends it to the
+// successor. The channel is closed when nothing is in flight any more.
+func (r *Router) Shutdown(cause error) (quiet <-chan struct{}) {
+	r.mail.post(shutdownEvent{cause})
+	return r.quiet
+}
 
 type (
 	startingEvent    struct{ generation uint64 }

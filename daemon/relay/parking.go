@@ -140,7 +140,7 @@ func (r *Router) attach(call *call, p *parked) {
 		r.completed(p.link, call, p.answer)
 	default:
 		p.call, p.leg.call = call, call
-		call.stage, call.link, call.leg = callSent, p.link, p.leg
+		call.stage, call.link, call.leg, call.delivered = callSent, p.link, p.leg, true
 		if call.req.Level != "" {
 			r.adjustLevel(p.link, "")
 		}

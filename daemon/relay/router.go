@@ -87,6 +87,9 @@ type Router struct {
 	seekers []*seeker           // questions of the backend that wait for somebody to answer
 
 	closing error // ErrShutdown or ErrRestart once the daemon is ending
+	// quiet is closed when after that nothing is in flight on the backend.
+	quiet   chan struct{}
+	isQuiet bool
 
 	// ended is why Run has returned; to be read once stopped is closed.
 	ended error
@@ -107,6 +110,7 @@ func New(config Config) *Router {
 		clients:  make(chan frameEvent),
 		mail:     newMailbox(),
 		stopped:  make(chan struct{}),
+		quiet:    make(chan struct{}),
 		sessions: make(map[*Session]*client),
 		links:    make(map[*link]struct{}),
 		retired:  make(map[*link]struct{}),
@@ -186,23 +190,50 @@ func (e shutdownEvent) handle(r *Router) {
 		return
 	}
 	r.closing = e.cause
+	if r.handingOver() {
+		r.recall()
+		return
+	}
 	for _, call := range r.held.takeAll() {
-		r.refuse(call, r.shuttingDown())
+		r.failOwn(call, r.shuttingDown())
 	}
 }
+
+// handingOver reports whether another daemon follows, which serves what this one
+// has not brought to the backend.
+func (r *Router) handingOver() bool { return errors.Is(r.closing, ErrRestart) }
 
 func (r *Router) shuttingDown() Failure {
 	return Failure{Reason: ReasonShuttingDown, State: r.backend.state(), Generation: r.backend.number}
 }
 
-// refuse answers a call that the ending daemon does not serve any more. On a
-// restart the shim asks the successor again for what is safe to ask again.
-func (r *Router) refuse(call *call, why Failure) {
-	if errors.Is(r.closing, ErrRestart) && call.safe() {
-		r.release(call)
+// restarted is what becomes of a call that was in flight when the daemon handed
+// over.
+func (r *Router) restarted() Failure {
+	return Failure{Reason: ReasonRestarted, State: r.backend.state(), Generation: r.backend.number}
+}
+
+// refuse takes a call that the ending daemon does not bring to the backend any
+// more. On a handover it waits as at every restart.
+func (r *Router) refuse(call *call) {
+	if r.handingOver() {
+		r.hold(call)
 		return
 	}
-	r.failOwn(call, why)
+	r.failOwn(call, r.shuttingDown())
+}
+
+// leave ends a call that is still open when the loop ends. On a handover what
+// cannot have had effects stays unanswered: the shim sends it to the successor.
+func (r *Router) leave(call *call) {
+	switch {
+	case !r.handingOver():
+		r.failOwn(call, r.shuttingDown())
+	case call.delivered && !call.safe():
+		r.failOwn(call, r.restarted())
+	default:
+		r.release(call)
+	}
 }
 
 // end is the last turn of the loop.
@@ -214,18 +245,17 @@ func (r *Router) end(cause error) {
 		r.closing = cause
 	}
 	r.ended = cause
-	why := r.shuttingDown()
 	for _, c := range r.order {
 		for _, call := range c.open() {
 			r.detach(call, nil)
-			r.refuse(call, why)
+			r.leave(call)
 		}
 		if errors.Is(cause, ErrShutdown) {
 			r.endListens(c)
 		}
 	}
 	for l := range r.links {
-		r.closeLink(l, why)
+		r.closeLink(l, r.shuttingDown())
 	}
 	for l := range r.retired {
 		r.closeRetired(l)

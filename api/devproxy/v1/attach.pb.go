@@ -516,9 +516,14 @@ type Closing struct {
 	// Why the stream ends.
 	Reason CloseReason `protobuf:"varint,1,opt,name=reason,proto3,enum=devproxy.v1.CloseReason" json:"reason,omitempty"`
 	// The same in words.
-	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Whether every request that may have had effects was answered before: what
+	// the shim has no answer to never reached the backend, or is safe to ask
+	// twice, so all of it may be sent to the next daemon. A daemon that does not
+	// know leaves it false.
+	ResendUnanswered bool `protobuf:"varint,3,opt,name=resend_unanswered,json=resendUnanswered,proto3" json:"resend_unanswered,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Closing) Reset() {
@@ -565,6 +570,13 @@ func (x *Closing) GetMessage() string {
 	return ""
 }
 
+func (x *Closing) GetResendUnanswered() bool {
+	if x != nil {
+		return x.ResendUnanswered
+	}
+	return false
+}
+
 var File_devproxy_v1_attach_proto protoreflect.FileDescriptor
 
 const file_devproxy_v1_attach_proto_rawDesc = "" +
@@ -598,10 +610,11 @@ const file_devproxy_v1_attach_proto_rawDesc = "" +
 	"\awarning\x18\x06 \x01(\tR\awarning\"/\n" +
 	"\x05Chunk\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\bR\x04last\"U\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\"\x82\x01\n" +
 	"\aClosing\x120\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x18.devproxy.v1.CloseReasonR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage*\x97\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12+\n" +
+	"\x11resend_unanswered\x18\x03 \x01(\bR\x10resendUnanswered*\x97\x01\n" +
 	"\vCloseReason\x12\x1c\n" +
 	"\x18CLOSE_REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CLOSE_REASON_DONE\x10\x01\x12\x18\n" +

@@ -30,10 +30,12 @@ const (
 type AttachServiceClient interface {
 	// Attach joins one client to the daemon for as long as the stream lives.
 	//
-	// The shim sends one Hello and then chunks; it does not wait for the Welcome.
-	// The daemon answers with one Welcome (or ends the stream with a status) and
-	// then chunks. Half-closing the request side is the client's end of input:
-	// the daemon answers what it can and ends the stream.
+	// The shim sends one Hello and then chunks. It waits for the Welcome only with
+	// a request that must not be asked twice, so that a stream which ends before it
+	// leaves no doubt about what was delivered. The daemon answers with one Welcome
+	// and then chunks; or it ends the stream with a status, or with a Closing if it
+	// is about to end itself. Half-closing the request side is the client's end of
+	// input: the daemon answers what it can and ends the stream.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
 }
 
@@ -66,10 +68,12 @@ type AttachService_AttachClient = grpc.BidiStreamingClient[AttachRequest, Attach
 type AttachServiceServer interface {
 	// Attach joins one client to the daemon for as long as the stream lives.
 	//
-	// The shim sends one Hello and then chunks; it does not wait for the Welcome.
-	// The daemon answers with one Welcome (or ends the stream with a status) and
-	// then chunks. Half-closing the request side is the client's end of input:
-	// the daemon answers what it can and ends the stream.
+	// The shim sends one Hello and then chunks. It waits for the Welcome only with
+	// a request that must not be asked twice, so that a stream which ends before it
+	// leaves no doubt about what was delivered. The daemon answers with one Welcome
+	// and then chunks; or it ends the stream with a status, or with a Closing if it
+	// is about to end itself. Half-closing the request side is the client's end of
+	// input: the daemon answers what it can and ends the stream.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
 	mustEmbedUnimplementedAttachServiceServer()
 }
