@@ -192,9 +192,11 @@ func TestLosersDialTheWinner(t *testing.T) {
 	o := fakeOptions(t, p, "serve")
 	var group sync.WaitGroup
 	served := make(chan int64, 8)
-	for range cap(served) {
+	starters := make([]starter, cap(served))
+	for i := range starters {
 		group.Go(func() {
-			s := starter{options: o, began: time.Now(), lock: flock.New(t.TempDir())}
+			s := &starters[i]
+			*s = starter{options: o, began: time.Now(), lock: flock.New(t.TempDir())}
 			c, err := s.run(t.Context())
 			if err != nil {
 				t.Errorf("starting: %v", err)
@@ -212,6 +214,20 @@ func TestLosersDialTheWinner(t *testing.T) {
 			t.Errorf("served by %d and by %d", winner, pid)
 		}
 	}
+	// The losers end by themselves, and must not outlive the test.
+	ended := make(chan error, len(starters))
+	running := -1 // the winner
+	for _, s := range starters {
+		if s.child != nil {
+			running++
+			go func() { ended <- <-s.child.exited }()
+		}
+	}
+	for range running {
+		<-ended
+	}
+	_ = syscall.Kill(int(winner), syscall.SIGKILL)
+	<-ended
 }
 
 func TestFailedStartTellsWhatTheDaemonSaid(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 const (
@@ -93,7 +92,7 @@ func (p Project) EnsureDirs() error {
 			return fmt.Errorf("looking at the state folder: %w", err)
 		}
 	}
-	return writeIfChanged(p.RootFile(), p.Root)
+	return errors.Join(writeIfChanged(p.RootFile(), p.Root), p.noteFolder())
 }
 
 // checkFile verifies that path is a plain file that is ours alone, if it is
@@ -183,11 +182,7 @@ func kind(mode fs.FileMode) string {
 // project served, or "" if none is recorded. A daemon that was started with a
 // socket path of its own is found by this.
 func (p Project) RecordedSocket() string {
-	content, err := os.ReadFile(p.SocketFile())
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(string(content), "\n")
+	return line(p.SocketFile())
 }
 
 // RecordSocket notes the path of the socket that the daemon serves.

@@ -74,3 +74,12 @@ func verifyOwner(path string, info fs.FileInfo) error {
 	}
 	return nil
 }
+
+// folderID is what the system calls a folder while it is mounted.
+func folderID(info fs.FileInfo) string {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+}

@@ -37,3 +37,7 @@ func verifyOwner(string, fs.FileInfo) error { return nil }
 // spelling returns path: EvalSymlinks has already put it into the spelling of
 // the file system.
 func spelling(path string) string { return path }
+
+// folderID says nothing: what mounts a folder twice on Windows, a junction or a
+// substituted drive, EvalSymlinks sees through.
+func folderID(fs.FileInfo) string { return "" }

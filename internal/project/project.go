@@ -55,7 +55,8 @@ func (e *NotFoundError) Unwrap() error { return e.Missing }
 
 // Project is one project of this user. The zero value is none.
 type Project struct {
-	// Root is the canonical path of the project's folder.
+	// Root is the canonical path of the project's folder; of a folder that is
+	// mounted at several paths the one at which it was used first.
 	Root string
 	// Hash names the project in paths: 16 hexadecimal digits of the SHA-256 of
 	// Root.
@@ -81,7 +82,7 @@ func Find(dir string) (Project, error) {
 			return Project{}, fmt.Errorf("looking for %s: %w", ConfigName, err)
 		}
 		if found {
-			return fromCanonical(folder)
+			return known(folder)
 		}
 		if folder == filepath.Dir(folder) {
 			return Project{}, &NotFoundError{Dir: start, Looked: looked}
@@ -96,7 +97,7 @@ func Find(dir string) (Project, error) {
 func At(root string) (Project, error) {
 	folder, err := canonical(root)
 	if err == nil {
-		return fromCanonical(folder)
+		return known(folder)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if p, found := removed(root); found {
@@ -217,8 +218,17 @@ func (p Project) DaemonPID() int {
 	return pid
 }
 
+// rootName and folderName are the names of RootFile and FolderFile.
+const (
+	rootName   = "root"
+	folderName = "folder"
+)
+
 // RootFile holds Root, so that state folders can be told apart and listed.
-func (p Project) RootFile() string { return filepath.Join(p.StateDir, "root") }
+func (p Project) RootFile() string { return filepath.Join(p.StateDir, rootName) }
+
+// FolderFile holds what the system calls the folder at Root, where it says so.
+func (p Project) FolderFile() string { return filepath.Join(p.StateDir, folderName) }
 
 // Record holds the identity of the running backend process.
 func (p Project) Record() string { return filepath.Join(p.StateDir, "backend.json") }
@@ -245,7 +255,7 @@ func (p Project) StartLog() string { return filepath.Join(p.StateDir, "start.log
 // files are all of these that a daemon or a client makes itself.
 func (p Project) files() []string {
 	return []string{
-		p.Lock(), p.StartLock(), p.SocketFile(), p.PIDFile(), p.RootFile(), p.Record(), p.Snapshot(),
-		p.Environment(), p.Overrides(), p.TerminalPath(), p.DaemonLog(), p.StartLog(),
+		p.Lock(), p.StartLock(), p.SocketFile(), p.PIDFile(), p.RootFile(), p.FolderFile(),
+		p.Record(), p.Snapshot(), p.Environment(), p.Overrides(), p.TerminalPath(), p.DaemonLog(), p.StartLog(),
 	}
 }
