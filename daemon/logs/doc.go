@@ -10,6 +10,6 @@
 //
 // A masker knows the values of environment variables with telling names, and the
 // forms in which credentials are usually written. It is a safety net against
-// carelessness: a secret that is encoded, cut in pieces or named unsuspiciously
+// carelessness: a secret that is hashed, cut in pieces or named unsuspiciously
 // gets through.
 package logs

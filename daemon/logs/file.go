@@ -1,13 +1,10 @@
 package logs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"strings"
 	"sync"
 
 	"gopkg.in/natefinch/lumberjack.v2"
@@ -74,40 +71,4 @@ func (f *File) write(line string) {
 	if f.fault == nil && err != nil {
 		f.fault = fmt.Errorf("writing %s: %w", f.file.Filename, err)
 	}
-}
-
-// maxTail bounds what TailFile reads: more is not read by a person, and the
-// file may be anything.
-const maxTail = 64 << 10
-
-// TailFile gives the last n lines of a file; fewer if they are long: it reads
-// 64 KiB at most.
-func TailFile(path string, n int) (lines []string, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	start := max(info.Size()-maxTail, 0)
-	text := make([]byte, info.Size()-start)
-	read, err := file.ReadAt(text, start)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	text = text[:read]
-	if start > 0 { // the first line is the end of one
-		_, text, _ = bytes.Cut(text, []byte("\n"))
-	}
-	all := strings.Split(strings.TrimRight(string(text), "\r\n"), "\n")
-	if len(all) == 1 && all[0] == "" {
-		return nil, nil
-	}
-	for i, line := range all {
-		all[i] = strings.TrimSuffix(line, "\r")
-	}
-	return all[max(len(all)-n, 0):], nil
 }

@@ -242,7 +242,8 @@ func TestHandlers(t *testing.T) {
 		t.Errorf("second entry %q", got[1].Text)
 	}
 
-	lines, err := TailFile(path, 10)
+	content, err := os.ReadFile(path)
+	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if err != nil || len(lines) != 3 {
 		t.Fatalf("file %q, %v", lines, err)
 	}
@@ -311,45 +312,12 @@ func TestFileFault(t *testing.T) {
 	}
 }
 
-func TestTailFile(t *testing.T) {
-	long := strings.Repeat("y", maxTail)
-	tests := []struct {
-		name, text string
-		n          int
-		want       []string
-	}{
-		{"empty", "", 3, nil},
-		{"fewer", "a\nb\n", 3, []string{"a", "b"}},
-		{"last two", "a\r\nb\r\nc\r\n", 2, []string{"b", "c"}},
-		{"unfinished line", "a\nb", 1, []string{"b"}},
-		{"blank lines", "a\n\nb\n", 2, []string{"", "b"}},
-		{"long before", long + "\na\nb\n", 9, []string{"a", "b"}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "log")
-			if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			got, err := TailFile(path, test.n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
-		})
-	}
-	if _, err := TailFile(filepath.Join(t.TempDir(), "none"), 1); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
-}
-
 func TestSecretName(t *testing.T) {
 	secret := []string{
 		"TOKEN", "GITHUB_TOKEN", "API_KEY", "apiKey", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID",
 		"DB_PASSWORD", "PGPASSWORD", "MYSQL_PWD", "client-secret", "--auth-token", "AUTHORIZATION", "GOOGLE_CREDENTIALS",
 		"NPM_AUTH", "SESSION_COOKIE", "PRIVATE_KEY", "SSH_PASSPHRASE", "GH_PAT", "ApiSecret", "DB_PASS",
+		"SERVICE_JWT", "BEARER", "MAIL_OTP",
 	}
 	plain := []string{
 		"", "PATH", "HOME", "PWD", "OLDPWD", "AUTHOR", "GIT_AUTHOR_NAME", "KEYBOARD", "SSH_AUTH_SOCK", "TOKEN_FILE",
@@ -373,6 +341,7 @@ func TestMask(t *testing.T) {
 		map[string]string{"API_KEY": "k3y/with+signs", "LOG_LEVEL": "debug", "USE_AUTH": "true", "MAX_TOKENS": "4096"},
 		map[string]string{"A_TOKEN": "hunter2", "B_TOKEN": "hunter2-long", "SHORT_KEY": "abc", "EMPTY_KEY": ""},
 		map[string]string{"SIGNING_KEY": "-----BEGIN KEY-----\nMIIEabc\nMIIEdef\n-----END KEY-----\n", "Q_SECRET": `quo"ted`},
+		map[string]string{"HTML_SECRET": `<a&"b>`, "TAB_SECRET": "tab\tbed\x01", "BASE_SECRET": "user:päss", "BASE2_SECRET": "~~~???~~~"},
 	)
 	tests := []struct{ in, want string }{
 		{"nothing to hide, debug true 4096 abc", "nothing to hide, debug true 4096 abc"},
@@ -380,6 +349,11 @@ func TestMask(t *testing.T) {
 		{"GET /?k=k3y%2Fwith%2Bsigns", "GET /?k=***"},
 		{"hunter2 and hunter2-long", "*** and ***"},
 		{"MIIEdef", "***"},
+		{"-----BEGIN KEY-----\nMIIEabc\nMIIEdef\n-----END KEY-----", "***"},
+		{`"-----BEGIN KEY-----\nMIIEabc\nMIIEdef\n-----END KEY-----"`, `"***"`},
+		{`<a&"b> "\u003ca\u0026\"b\u003e" "<a&\"b>"`, `*** "***" "***"`},
+		{`"tab\tbed\x01" "tab\tbed\u0001"`, `"***" "***"`},
+		{"Proxy-Auth dXNlcjpww6Rzcw== and fn5+Pz8/fn5+ or fn5-Pz8_fn5-", "Proxy-Auth ***== and *** or ***"},
 		{`{"value":"quo\"ted"}`, `{"value":"***"}`},
 
 		{"Authorization: Bearer abcdefghijkl", "Authorization: Bearer ***"},
@@ -394,6 +368,7 @@ func TestMask(t *testing.T) {
 		{"server --api-key abc123 --port 80", "server --api-key *** --port 80"},
 		{"server --token --verbose", "server --token --verbose"},
 		{`DB_PASSWORD='a b c' x`, `DB_PASSWORD='***' x`},
+		{`{"apiKey": "ab\"c\\", "x": "y"} PASSWORD='a\'b c'`, `{"apiKey": "***", "x": "y"} PASSWORD='***'`},
 		{`{"apiKey": "abc123", "key": "name"}`, `{"apiKey": "***", "key": "name"}`},
 		{"client_secret=abcd&x=1", "client_secret=***&x=1"},
 		{"password: pass1234, retrying", "password: ***, retrying"},

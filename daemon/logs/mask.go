@@ -2,11 +2,13 @@ package logs
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -44,8 +46,9 @@ func NewMasker(envs ...map[string]string) *Masker {
 	return &Masker{values: strings.NewReplacer(pairs...)}
 }
 
-// addForms adds a value as it may stand in a line: itself, within JSON, within
-// a URL, and each line of a value with several, such as a private key.
+// addForms adds a value as it may stand in a line: itself, within JSON or a
+// quoted string, within a URL, in base64 as credentials are sent, and each line
+// of a value with several, such as a private key.
 func addForms(secrets map[string]bool, value string) {
 	value = strings.TrimSpace(value)
 	if !secretValue(value) {
@@ -54,15 +57,25 @@ func addForms(secrets map[string]bool, value string) {
 	secrets[value] = true
 	secrets[url.QueryEscape(value)] = true
 	secrets[url.PathEscape(value)] = true
-	if quoted, err := json.Marshal(value); err == nil {
-		secrets[string(quoted[1:len(quoted)-1])] = true
+	secrets[unquoted(strconv.Quote(value))] = true
+	var plain strings.Builder
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false)
+	if quoted, err := json.Marshal(value); err == nil && encoder.Encode(value) == nil {
+		secrets[unquoted(string(quoted))] = true
+		secrets[unquoted(strings.TrimSpace(plain.String()))] = true
 	}
+	// Without its end, which depends on what follows the value.
+	secrets[base64.RawStdEncoding.EncodeToString([]byte(value))] = true
+	secrets[base64.RawURLEncoding.EncodeToString([]byte(value))] = true
 	for line := range strings.Lines(value) {
 		if line = strings.TrimSpace(line); secretValue(line) && !strings.HasPrefix(line, "-----") {
 			secrets[line] = true
 		}
 	}
 }
+
+func unquoted(text string) string { return text[1 : len(text)-1] }
 
 // form is one way in which credentials are written.
 type form struct {
@@ -75,7 +88,10 @@ type form struct {
 	replacement string
 }
 
-var secretHints = []string{"token", "secret", "pass", "key", "cred", "cookie", "pwd", "auth", "_pat", "-pat"}
+// quoted is a value in quotes of either kind, which it may hold escaped.
+const quoted = `"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'`
+
+var secretHints = []string{"token", "secret", "pass", "key", "cred", "cookie", "pwd", "auth", "_pat", "-pat", "jwt", "bearer", "otp"}
 
 var forms = []form{
 	{ // tokens that can be told by themselves
@@ -104,12 +120,12 @@ var forms = []form{
 	},
 	{ // a value with its name: --api-key=x, API_KEY: "x", "apiKey":"x"
 		secretHints,
-		regexp.MustCompile(`([\w.-]*\w)(["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s"',;&]+)`),
+		regexp.MustCompile(`([\w.-]*\w)(["']?\s*[=:]\s*)(` + quoted + `|[^\s"',;&]+)`),
 		"",
 	},
 	{ // an option with its value in the next word
 		secretHints,
-		regexp.MustCompile(`(--[\w.-]+\w)(\s+)("[^"]*"|'[^']*'|[^\s"'-][^\s"']*)`),
+		regexp.MustCompile(`(--[\w.-]+\w)(\s+)(` + quoted + `|[^\s"'-][^\s"']*)`),
 		"",
 	},
 }

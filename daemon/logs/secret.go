@@ -24,7 +24,7 @@ func secretName(name string) bool {
 func secretWord(word string) bool {
 	word = strings.TrimSuffix(word, "s")
 	switch word {
-	case "auth", "authorization", "cookie", "credential", "cred", "pwd", "pas", "pat":
+	case "auth", "authorization", "cookie", "credential", "cred", "pwd", "pas", "pat", "jwt", "bearer", "otp":
 		return true
 	}
 	for _, ending := range []string{"token", "secret", "password", "passwd", "passphrase", "passcode", "key"} {
