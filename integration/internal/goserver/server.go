@@ -54,6 +54,7 @@ func addTools(server *mcp.Server) {
 	addTool(server, "echo", echo)
 	addTool(server, "add", add)
 	addTool(server, "slow", slow)
+	addTool(server, "record", record)
 	addTool(server, "crash", crash)
 	addTool(server, "fail", fail)
 	addTool(server, "big", big)
@@ -121,6 +122,30 @@ func slow(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, e
 		}
 	}
 	return text("done"), nil
+}
+
+// record has an effect: a line in a file. Its answer comes a while later.
+func record(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	args, err := arguments[struct {
+		File, Text string
+		MS         int
+	}](req)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(args.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintln(file, args.Text)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(args.MS) * time.Millisecond):
+	}
+	return text(args.Text), nil
 }
 
 // report tells the client of a step of slow.
