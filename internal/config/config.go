@@ -17,10 +17,26 @@ import (
 // FileName is the configuration's name in the project's root.
 const FileName = "devproxy.toml"
 
-// maxFile bounds what is read of a configuration or an env_file: a thousand
-// times of what people write, and far below what would hurt when a wrong name
-// leads to something else.
-const maxFile = 1 << 20
+const (
+	// maxConfig bounds devproxy.toml: some hundred times of what people write, and
+	// what can still be read in a moment.
+	maxConfig = 256 << 10
+	// maxEnvFile bounds an env_file, which may hold keys and certificates, and is
+	// far below what would hurt when a wrong name leads to something else.
+	maxEnvFile = 1 << 20
+)
+
+// FileTooLargeError says that a file is not read because it is too large.
+type FileTooLargeError struct {
+	// Path is the file, and Limit how many bytes it may have.
+	Path  string
+	Limit int
+}
+
+// Error names the file and the limit.
+func (e *FileTooLargeError) Error() string {
+	return fmt.Sprintf("%s is larger than %d bytes", e.Path, e.Limit)
+}
 
 // Config is devproxy.toml with every default filled in and every path made
 // absolute.
@@ -164,7 +180,7 @@ func Load(root string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", FileName, err)
 	}
-	text, err := readBounded(filepath.Join(root, FileName))
+	text, err := readBounded(filepath.Join(root, FileName), maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", FileName, err)
 	}
@@ -280,19 +296,19 @@ func (c *Config) abs(path string) string {
 	return filepath.Join(c.Root, path)
 }
 
-// readBounded reads a whole file of at most maxFile bytes.
-func readBounded(path string) ([]byte, error) {
+// readBounded reads a whole file of at most limit bytes.
+func readBounded(path string, limit int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	if len(text) > limit {
+		return nil, &FileTooLargeError{Path: path, Limit: limit}
 	}
 	return text, nil
 }

@@ -244,9 +244,33 @@ func TestNoFile(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v, want fs.ErrNotExist", err)
 	}
-	_, err = load(t, strings.Repeat("#\n", maxFile))
-	if err == nil || !strings.Contains(err.Error(), "is larger than") {
-		t.Errorf("a huge file: %v", err)
+}
+
+// A file of whatever size costs no more than its limit, and no more time than a
+// start has.
+func TestFileLimits(t *testing.T) {
+	_, err := load(t, strings.Repeat("#\n", maxConfig))
+	if large, is := errors.AsType[*FileTooLargeError](err); !is || filepath.Base(large.Path) != FileName || large.Limit != maxConfig {
+		t.Errorf("a huge configuration: %v", err)
+	}
+	if _, err := load(t, ok+strings.Repeat("#", maxConfig-len(ok))); err != nil {
+		t.Errorf("one as large as allowed: %v", err)
+	}
+	const faults = 10_000
+	if _, err := load(t, ok+strings.Repeat("[[a]]\n", faults)); err == nil || !strings.HasPrefix(err.Error(), FileName+":3: a:") {
+		t.Errorf("one with %d faults: %.200v", faults, err)
+	}
+
+	c := mustLoad(t, ok+"env_file = \".env\"\n")
+	write(t, c.Root, ".env", "A=1\n"+strings.Repeat("#\n", maxEnvFile))
+	_, err = c.LoadEnv()
+	if large, is := errors.AsType[*FileTooLargeError](err); !is || filepath.Base(large.Path) != ".env" || !strings.Contains(err.Error(), "env_file of [backend]") {
+		t.Errorf("a huge env_file: %v", err)
+	}
+	// The one at the start is the worst for who looks for it from the end.
+	write(t, c.Root, ".env", "A=\"x\ny\"\nno value\n"+strings.Repeat("A=1\n", maxEnvFile/5))
+	if _, err := c.LoadEnv(); err == nil || !strings.HasPrefix(err.Error(), ".env:3: ") {
+		t.Errorf("one with a fault: %v", err)
 	}
 }
 
@@ -322,6 +346,8 @@ func TestLoadEnv(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"A=1\nB=\"x\ny\"\nno value\nC=hunter2\n", ".env:4: backend.env_file: must have the form NAME=value"},
 		{"A=1\nSECRET=\"hunter2\n", ".env:2: backend.env_file: a quote is opened here and never closed"},
+		{"A='1\n2\\'\n3' # x\r\nB: \"x\"\nSECRET='hunter2\nC=\"1\"\n", ".env:5: backend.env_file: a quote is opened here and never closed"},
+		{"A=1\nhunter2", ".env: backend.env_file: \"\" is no name for an environment variable, or its value no text"},
 		{"A B=hunter2\n", `.env: backend.env_file: "A B" is no name for an environment variable, or its value no text`},
 	}
 	for _, test := range tests {

@@ -16,13 +16,13 @@ func (c *Config) LoadEnv() (map[string]string, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := readBounded(path)
+	text, err := readBounded(path, maxEnvFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading env_file of [backend]: %w", err)
 	}
 	env, err := godotenv.UnmarshalBytes(text)
 	if err != nil {
-		return nil, c.envFault(string(text), err)
+		return nil, c.envFault(string(text))
 	}
 	for name, value := range env {
 		if name == "" || strings.ContainsAny(name, " \t\x00") || strings.ContainsRune(value, 0) {
@@ -36,22 +36,48 @@ func (c *Config) LoadEnv() (map[string]string, error) {
 }
 
 // envFault finds the line. The parser does not tell it, and its message quotes
-// the rest of the file. All lines before the faulty one parse, so it follows the
-// longest run of lines that does.
-func (c *Config) envFault(text string, err error) error {
-	lines := strings.SplitAfter(text, "\n")
-	good := len(lines) - 1
-	for good > 0 {
-		if _, err := godotenv.Unmarshal(strings.Join(lines[:good], "")); err == nil {
-			break
+// the rest of the file, so the statements are parsed one by one.
+func (c *Config) envFault(text string) error {
+	fault := func(line int, msg string) error {
+		return &Error{File: c.display(c.Backend.EnvFile), Line: line, Key: "backend.env_file", Msg: msg}
+	}
+	for line := 1; ; {
+		end, closed := statementEnd(text)
+		if !closed {
+			return fault(line, "a quote is opened here and never closed")
 		}
-		good--
+		if _, err := godotenv.Unmarshal(text[:end]); err != nil || end == len(text) {
+			return fault(line, "must have the form NAME=value")
+		}
+		line += strings.Count(text[:end], "\n")
+		text = text[end:]
 	}
-	msg := "must have the form NAME=value"
-	if strings.Contains(err.Error(), "unterminated quoted value") {
-		msg = "a quote is opened here and never closed"
+}
+
+// statementEnd returns where the line ends with which the statement ends that
+// text begins with; false if it has a quote that is never closed.
+func statementEnd(text string) (end int, closed bool) {
+	end = lineEnd(text, 0)
+	if _, err := godotenv.Unmarshal(text[:end]); err == nil || !strings.Contains(err.Error(), "unterminated quoted value") {
+		return end, true
 	}
-	return &Error{File: c.display(c.Backend.EnvFile), Line: good + 1, Key: "backend.env_file", Msg: msg}
+	at := strings.IndexAny(text, "=:") + 1
+	at += strings.IndexAny(text[at:], `"'`)
+	for i := at + 1; i < len(text); i++ {
+		if text[i] == text[at] && text[i-1] != '\\' {
+			return lineEnd(text, i), true
+		}
+	}
+	return len(text), false
+}
+
+// lineEnd returns where the line ends that has the byte at from, its end
+// included.
+func lineEnd(text string, from int) int {
+	if n := strings.IndexByte(text[from:], '\n'); n >= 0 {
+		return from + n + 1
+	}
+	return len(text)
 }
 
 // display is a path as a person in the project would write it.

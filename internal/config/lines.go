@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -14,6 +15,11 @@ import (
 // not parse gives what comes before the fault.
 func indexLines(text []byte) lineIndex {
 	x := lineIndex{lines: map[string]int{}, keys: map[int]string{}}
+	for i, c := range text {
+		if c == '\n' {
+			x.ends = append(x.ends, i)
+		}
+	}
 	x.parser.Reset(text)
 	table := ""
 	for x.parser.NextExpression() {
@@ -33,6 +39,7 @@ type lineIndex struct {
 	parser unstable.Parser
 	lines  map[string]int
 	keys   map[int]string // the last key on each line
+	ends   []int          // where each line ends
 }
 
 // key records the parts of a dotted key and gives its full name.
@@ -69,7 +76,8 @@ func (x *lineIndex) note(name string, node *unstable.Node) {
 	if node.Raw.Length == 0 {
 		return
 	}
-	line := x.parser.Shape(node.Raw).Start.Line
+	before, _ := slices.BinarySearch(x.ends, int(node.Raw.Offset))
+	line := before + 1
 	x.keys[line] = name
 	if _, known := x.lines[name]; !known {
 		x.lines[name] = line
