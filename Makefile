@@ -23,6 +23,11 @@ RACE  := CGO_ENABLED=1 go test -race -shuffle=on
 FUZZTIME ?= 30s
 BENCH    ?= .
 
+# What `make chaos` lives through: worlds of successive seeds, from a random one
+# if none is given, until the duration is over.
+SEED     ?=
+DURATION ?= 10m
+
 # What `make breaking` compares the protobuf contract with.
 BREAKING_AGAINST ?= .git\#branch=main
 
@@ -46,7 +51,7 @@ BOUNDS := ^(TestCallInFlight|TestShimEndsWithItsClient)$$
 GO_FILES = $(shell find . -name '*.go' -not -path './api/devproxy/*' -not -path '*/node_modules/*' -not -path './.*/*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build install demo test test-short integration conformance fmt fmt-check vet lint \
+.PHONY: help build install demo test test-short integration conformance chaos fmt fmt-check vet lint \
 	docs proto check-proto breaking fuzz bench clean
 
 help: ## List the targets
@@ -75,6 +80,9 @@ integration: $(NODE)/$(INSTALLED) ## Run the black-box tests; RUN=regexp chooses
 
 conformance: $(CONFORMANCE)/$(INSTALLED) ## Run the official conformance scenarios, directly and through devproxy
 	$(RACE) -count=1 -timeout=10m -v -run '^TestConformance$$' ./integration
+
+chaos: ## Run the fault test for DURATION, from SEED on
+	CGO_ENABLED=1 go test -race -count=1 -v -timeout=0 ./integration/chaos $(if $(SEED),-seed $(SEED)) -duration $(DURATION)
 
 %/$(INSTALLED): %/package-lock.json %/package.json
 	cd $* && $(NPM_CI)

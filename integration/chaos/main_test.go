@@ -1,0 +1,85 @@
+//go:build unix
+
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/debugmcp/devproxy/integration/internal/testbed"
+)
+
+var (
+	seedFlag     = flag.Uint64("seed", 0, "seed of the first world; 0 takes a random one")
+	durationFlag = flag.Duration("duration", 0, "go on with the next seed until this is over; 0 is one short world")
+	keepFlag     = flag.Bool("keep", false, "keep the folder of a world that failed")
+)
+
+// moduleRoot is the folder of go.mod.
+const moduleRoot = "../.."
+
+// binDir holds the programs under test, and the backend. TestMain owns it.
+var binDir string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := testbed.ShortTempDir("dpcbin")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binDir = dir
+	return m.Run()
+}
+
+// build builds what a world runs, readable by the user whom it runs as.
+func build() error {
+	if err := testbed.Build(moduleRoot, binDir, testbed.Race, "./cmd/..."); err != nil {
+		return err
+	}
+	// The detector would only make the backend slower: it is not what is tested.
+	if err := testbed.Build(moduleRoot, binDir, false, "./integration/chaos/internal/..."); err != nil {
+		return err
+	}
+	return os.Chmod(binDir, 0o755)
+}
+
+func program(name string) string { return filepath.Join(binDir, name) }
+
+// TestChaos runs worlds until the duration is over, or the first that fails.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts programs")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("finds processes, sockets and descriptors in /proc")
+	}
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64N(1_000_000) + 1
+	}
+	began := time.Now()
+	for n := 0; n == 0 || time.Since(began) < *durationFlag; n++ {
+		passed := t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			newWorld(t, seed, *durationFlag == 0).run()
+		})
+		if !passed {
+			t.Fatalf("seed %d failed; run it again with: make chaos SEED=%d DURATION=1s", seed, seed)
+		}
+		seed++
+	}
+}
