@@ -146,9 +146,22 @@ func (r *Router) updatedFor(l *link, t topic) {
 	if t.extra != "" {
 		return
 	}
+	r.tellHolders(l, t, noteUpdated, updateOf(t))
+}
+
+// updateOf returns the params of an update of ours.
+func updateOf(t topic) []byte {
 	params := new(wire.Object)
 	params.Set("uri", wire.Quote(t.uri))
-	r.tellHolders(l, t, noteUpdated, params.Bytes())
+	return params.Bytes()
+}
+
+// tellMissed tells a listen that a resource may have changed before it joined
+// those who hear of it.
+func (r *Router) tellMissed(l *listen, t topic) {
+	if t.extra == "" {
+		r.tellListen(l, era.Legacy, noteUpdated, updateOf(t))
+	}
 }
 
 // otherNotification passes on what the router does not know. Like a log line it

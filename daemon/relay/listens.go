@@ -142,7 +142,10 @@ func (r *Router) expressListen(l *listen, on *link) {
 		}
 		if on.state == linkOpen {
 			on.interest.want(t, resumed)
-			if on.interest.active(t) && !resumed {
+			if on.interest.active(t) {
+				if resumed {
+					r.tellMissed(l, t)
+				}
 				continue
 			}
 		}
@@ -230,8 +233,11 @@ func (r *Router) subscribe(call *call) {
 		if !have {
 			on.interest.want(t, c.session.shim.Resumed)
 		}
-		if on.interest.active(t) && !c.session.shim.Resumed {
+		if on.interest.active(t) {
 			r.succeed(call, call.front.Ack())
+			if !have && c.session.shim.Resumed {
+				r.tellLegacy(c, on.facts.Era, noteUpdated, updateOf(t))
+			}
 			return
 		}
 	}
