@@ -35,6 +35,10 @@ const (
 	flushWithin = 2 * time.Second
 )
 
+// errClientGone is why a session ends whose client was not heard to end its
+// input: the shim was told to end, or killed.
+var errClientGone = errors.New("the client has gone")
+
 // attachService joins shims to the router.
 type attachService struct {
 	devproxyv1.UnimplementedAttachServiceServer
@@ -58,7 +62,7 @@ func (a *attachService) Attach(stream grpc.BidiStreamingServer[devproxyv1.Attach
 	}
 	session, err := a.router.Attach(relay.Shim{PID: hello.GetPid(), Version: hello.GetVersion(), Resumed: hello.GetResumed()})
 	if err != nil {
-		return toStatus(err)
+		return turnAway(stream, err)
 	}
 	log := a.log.With("session", session.ID())
 	log.Debug("a client attached", "shim", hello.GetPid(), "resumed", hello.GetResumed())
@@ -67,7 +71,7 @@ func (a *attachService) Attach(stream grpc.BidiStreamingServer[devproxyv1.Attach
 		Instance: a.instance, Session: session.ID(), Warning: a.warning(hello, log),
 	}
 	if err := stream.Send(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Welcome{Welcome: welcome}}); err != nil {
-		session.Close(err)
+		session.Close(gone(err))
 		return err
 	}
 	sent := make(chan error, 1)
@@ -76,16 +80,41 @@ func (a *attachService) Attach(stream grpc.BidiStreamingServer[devproxyv1.Attach
 	return a.await(stream.Context(), session, sent, log)
 }
 
+// gone is err, unless that only says that the shim's side of the stream is gone.
+func gone(err error) error {
+	switch status.Code(err) { //nolint:exhaustive // the others say more
+	case codes.Canceled, codes.Unavailable:
+		return errClientGone
+	}
+	return err
+}
+
+// turnAway ends an attachment that came too late, or is one too many. Of a daemon
+// that ends the shim hears that nothing was lost with it.
+func turnAway(stream grpc.BidiStreamingServer[devproxyv1.AttachRequest, devproxyv1.AttachResponse], cause error) error {
+	if errors.Is(cause, relay.ErrRestart) || errors.Is(cause, relay.ErrShutdown) {
+		closing := toClosing(cause)
+		closing.ResendUnanswered = true
+		if !errors.Is(cause, relay.ErrRestart) {
+			// Who comes now starts the next daemon; it was not his that was stopped.
+			closing.Reason = devproxyv1.CloseReason_CLOSE_REASON_UNSPECIFIED
+		}
+		if err := stream.Send(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Closing{Closing: closing}}); err != nil {
+			return err
+		}
+	}
+	return toStatus(cause)
+}
+
 // await returns when the session is over and what it owes was sent, or cannot be.
 func (a *attachService) await(ctx context.Context, session *relay.Session, sent <-chan error, log *slog.Logger) error {
 	select {
 	case err := <-sent:
-		session.Close(err)
+		session.Close(gone(err))
 		return toStatus(err)
 	case <-session.Done():
 	case <-ctx.Done():
-		session.Close(context.Cause(ctx))
-		log.Debug("a client went", "cause", context.Cause(ctx))
+		session.Close(errClientGone)
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	cause := session.Err()
@@ -133,6 +162,8 @@ func (a *attachService) warning(hello *devproxyv1.Hello, log *slog.Logger) strin
 		log.Warn("a client's environment differs from the backend's, which stays as it is", "variables", names)
 	}
 	if hello.GetVersion() != a.version {
+		log.Warn("a client's shim has another version than this daemon",
+			"shim", hello.GetPid(), "version", hello.GetVersion(), "own", a.version)
 		return fmt.Sprintf("devproxy-shim %s talks to devproxyd %s: restart the daemon or the client to use the same version", hello.GetVersion(), a.version)
 	}
 	return ""
@@ -169,7 +200,7 @@ func receive(stream grpc.BidiStreamingServer[devproxyv1.AttachRequest, devproxyv
 			return
 		}
 		if err != nil {
-			session.Close(err)
+			session.Close(gone(err))
 			return
 		}
 		chunk := request.GetChunk()
@@ -261,6 +292,7 @@ func toClosing(cause error) *devproxyv1.Closing {
 		closing.Reason = devproxyv1.CloseReason_CLOSE_REASON_DONE
 	case errors.Is(cause, relay.ErrRestart):
 		closing.Reason = devproxyv1.CloseReason_CLOSE_REASON_RESTART
+		closing.ResendUnanswered = true // the router has answered the rest
 	case errors.Is(cause, relay.ErrShutdown):
 		closing.Reason = devproxyv1.CloseReason_CLOSE_REASON_SHUTDOWN
 	case errors.Is(cause, relay.ErrSlowConsumer):

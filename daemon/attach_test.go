@@ -204,17 +204,42 @@ func TestShutdownEndsAttachments(t *testing.T) {
 		f := newFront(t, bigTool{})
 		stream := f.attach(t)
 		f.end(relay.ErrShutdown)
-		_, response, err := next(t, stream)
-		if response.GetClosing().GetReason() != devproxyv1.CloseReason_CLOSE_REASON_SHUTDOWN {
-			t.Errorf("instead of the reason: %v, %v", response, err)
-		}
-		if _, _, err := next(t, stream); status.Code(err) != codes.Unavailable {
-			t.Errorf("at the end: %v", err)
-		}
-		if _, _, err := next(t, f.open(t, helloOf(asItIs))); status.Code(err) != codes.Unavailable {
-			t.Errorf("whoever comes later gets %v", err)
-		}
+		wantEnd(t, stream, devproxyv1.CloseReason_CLOSE_REASON_SHUTDOWN, false)
+		// Who comes later was not stopped: he starts the next one.
+		wantEnd(t, f.open(t, helloOf(asItIs)), devproxyv1.CloseReason_CLOSE_REASON_UNSPECIFIED, true)
 	})
+}
+
+func TestHandoverEndsAttachments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFront(t, bigTool{})
+		stream := f.attach(t)
+		for _, request := range []string{initialize, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"of the backend"}}`} {
+			if err := stream.Send(chunkOf(request)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if frame, _, err := next(t, stream); err != nil || !strings.Contains(frame, `"id":1`) {
+			t.Fatalf("initialize: %s, %v", frame, err)
+		}
+		synctest.Wait()
+		f.end(relay.ErrRestart)
+		wantEnd(t, stream, devproxyv1.CloseReason_CLOSE_REASON_RESTART, true)
+		wantEnd(t, f.open(t, helloOf(asItIs)), devproxyv1.CloseReason_CLOSE_REASON_RESTART, true)
+	})
+}
+
+// wantEnd fails the test unless the next thing on the stream is its end, for that
+// reason.
+func wantEnd(t *testing.T, stream attachStream, reason devproxyv1.CloseReason, resend bool) {
+	t.Helper()
+	_, response, err := next(t, stream)
+	if last := response.GetClosing(); last == nil || last.GetReason() != reason || last.GetResendUnanswered() != resend {
+		t.Errorf("instead of the reason %v, to send again %v: %v, %v", reason, resend, response, err)
+	}
+	if _, _, err := next(t, stream); status.Code(err) != codes.Unavailable {
+		t.Errorf("at the end: %v", err)
+	}
 }
 
 func TestProtocolOfChunks(t *testing.T) {

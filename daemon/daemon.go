@@ -317,7 +317,10 @@ func (d *daemon) run(ctx context.Context, lock *instance.Instance) (cause, survi
 	// of this one.
 	door.end(cause)
 	_ = lock.Listener().Close()
-	d.router.Shutdown(goodbye)
+	quiet := d.router.Shutdown(goodbye)
+	if errors.Is(cause, errHandover) {
+		d.drain(ctx, quiet)
+	}
 	supervisor.end(cause)
 	router.end(goodbye)
 	aids.end(cause)
@@ -327,6 +330,18 @@ func (d *daemon) run(ctx context.Context, lock *instance.Instance) (cause, survi
 		survivors = fmt.Errorf("ending the backend: %w", survivors)
 	}
 	return cause, survivors
+}
+
+// drain lets what is in flight on the backend finish, as before every restart.
+func (d *daemon) drain(ctx context.Context, quiet <-chan struct{}) {
+	c, _ := d.launcher.current()
+	timer := time.NewTimer(c.Backend.DrainTimeout)
+	defer timer.Stop()
+	select {
+	case <-quiet:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // await returns why the daemon is to end.

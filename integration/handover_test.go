@@ -3,7 +3,13 @@
 package integration
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -73,6 +79,188 @@ func TestClientsOutliveTheirDaemon(t *testing.T) {
 			}
 			p.wantStarts(t, 2)
 		})
+	}
+}
+
+// Whatever the moment in which a daemon ends, each call succeeds, or is told that
+// the backend worked on it then; and it has its effect once. A call that had not
+// reached the backend is none of the losses.
+func TestCallsThroughTheEndOfADaemon(t *testing.T) {
+	restart := func(t *testing.T, p *project) { p.mustRun(t, "devproxyd", "restart") }
+	kill := func(t *testing.T, p *project) {
+		if err := syscall.Kill(int(p.status(t).Daemon.PID), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the next daemon", func() (bool, string) {
+			o := p.run(t, "devproxyctl", "status")
+			return o.code == 0, o.String()
+		})
+	}
+	for name, test := range map[string]struct {
+		backend string
+		end     func(*testing.T, *project)
+		told    string
+	}{
+		"restart, stdio": {"go-stdio", restart, "restarted while it worked on this request"},
+		"restart, http":  {"go-http", restart, "restarted while it worked on this request"},
+		"kill -9, stdio": {"go-stdio", kill, "daemon ended while it worked on this request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.use(t, backendNamed(t, test.backend))
+			p.startDaemon(t)
+			effects := filepath.Join(p.base, "effects")
+			var answered atomic.Int64
+			var callers []*caller
+			for i := range 6 {
+				c := &caller{rawClient: p.raw(t), answered: &answered, name: fmt.Sprint("client-", i), file: effects, told: test.told, calls: map[string]bool{}}
+				if i%2 == 0 {
+					c.initialize(t)
+				} else {
+					c.meta = "," + modernMeta
+				}
+				callers = append(callers, c)
+			}
+			stop := make(chan struct{})
+			var calling sync.WaitGroup
+			for _, c := range callers {
+				calling.Go(func() {
+					if err := c.callUntil(stop); err != nil {
+						t.Errorf("%s: %v", c.name, err)
+					}
+				})
+			}
+			for range 4 {
+				// In the middle of it.
+				before := answered.Load()
+				await(t, "some more calls", func() (bool, string) {
+					now := answered.Load()
+					return now >= before+30, fmt.Sprint(now - before)
+				})
+				test.end(t, p)
+			}
+			close(stop)
+			calling.Wait()
+
+			had := effectsIn(t, effects)
+			calls, lost := 0, 0
+			for _, c := range callers {
+				for call, succeeded := range c.calls {
+					calls++
+					if !succeeded {
+						lost++
+					}
+					if had[call] > 1 || succeeded && had[call] == 0 {
+						t.Errorf("%s succeeded: %v, and had its effect %d times", call, succeeded, had[call])
+					}
+				}
+			}
+			t.Logf("%d calls, %d of them in flight at the end of a daemon", calls, lost)
+		})
+	}
+}
+
+// caller is a client that calls a tool with an effect, a few calls at a time.
+type caller struct {
+	*rawClient
+
+	name, file, told string
+	meta             string          // of the modern era
+	calls            map[string]bool // whether it succeeded
+	answered         *atomic.Int64   // of all clients
+}
+
+// callUntil returns the first answer that must not be.
+func (c *caller) callUntil(stop <-chan struct{}) error {
+	const together = 4
+	for n := 0; ; n += together {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		for i := range together {
+			_, err := fmt.Fprintf(c.stdin, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"record",`+
+				`"arguments":{"file":%q,"text":"%s-%d","ms":%d}%s}}`+"\n", n+i, c.file, c.name, n+i, 5*i, c.meta)
+			if err != nil {
+				return err
+			}
+		}
+		for answered := 0; answered < together; {
+			isAnswer, err := c.take(<-c.lines)
+			if err != nil {
+				return err
+			}
+			if isAnswer {
+				answered++
+			}
+		}
+	}
+}
+
+// take takes a line of the server into account.
+func (c *caller) take(line string) (isAnswer bool, err error) {
+	var answer struct {
+		ID     json.RawMessage
+		Method string
+		Result toolResult
+	}
+	if err := json.Unmarshal([]byte(line), &answer); err != nil {
+		return false, fmt.Errorf("reading %q: %w", line, err)
+	}
+	if answer.Method != "" {
+		return false, nil // changed lists
+	}
+	call := fmt.Sprintf("%s-%s", c.name, answer.ID)
+	if _, twice := c.calls[call]; twice {
+		return false, fmt.Errorf("a second answer: %s", line)
+	}
+	succeeded := !answer.Result.IsError && answer.Result.text() == call
+	if !succeeded && !strings.Contains(answer.Result.text(), c.told) {
+		return false, fmt.Errorf("the answer is %s", line)
+	}
+	c.calls[call] = succeeded
+	c.answered.Add(1)
+	return true, nil
+}
+
+// effectsIn counts the lines of a file that may not be there.
+func effectsIn(t *testing.T, file string) map[string]int {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	had := map[string]int{}
+	for line := range strings.Lines(string(content)) {
+		had[strings.TrimSpace(line)]++
+	}
+	return had
+}
+
+// Before a daemon hands over, what is in flight may finish, for drain_timeout as
+// before any restart.
+func TestHandoverDrains(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.use(t, backendNamed(t, "go-stdio"), `drain_timeout = "3s"`)
+	p.startDaemon(t)
+	c := p.raw(t)
+	c.initialize(t)
+	c.send(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000},"_meta":{"progressToken":1}}}`)
+	c.send(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":1000},"_meta":{"progressToken":2}}}`)
+	for _, token := range []string{`"progressToken":1`, `"progressToken":2`} {
+		for line := ""; !strings.Contains(line, token); {
+			line = c.next(t)
+		}
+	}
+	p.mustRun(t, "devproxyd", "restart")
+	if answer := c.awaitID(t, "2"); !strings.Contains(string(answer.Result), `"done"`) {
+		t.Errorf("a call that ends in time gave %s", answer.line)
+	}
+	if answer := c.awaitID(t, "1"); !strings.Contains(string(answer.Result), "restarted while it worked on this request") {
+		t.Errorf("a call that does not gave %s", answer.line)
 	}
 }
 

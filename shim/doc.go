@@ -21,10 +21,15 @@
 //     ping, the four lists, resources/read without inputResponses (once), and
 //     initialize, server/discover and subscriptions/listen (always: they start
 //     nothing, and an error there would cost the client its session);
+//   - sends all of it again if the daemon has handed over to a successor: then it
+//     has answered before whatever reached the backend and may have had effects;
 //   - dials again, starting a daemon if need be, with a growing pause;
 //   - replays initialize, level and subscriptions under ids of its own, whose
 //     answers it swallows, and the listens under theirs, whose second
 //     acknowledgement it swallows.
+//
+// A request that must not be sent twice goes only to a daemon that has welcomed
+// the client, so that one which ends in that moment has not got it.
 //
 // Meanwhile requests wait a few seconds, ping is answered with {}, and what has
 // waited too long gets an error that says why there is no daemon. A daemon that

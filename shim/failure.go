@@ -25,6 +25,7 @@ type FailureRow struct {
 // The reasons of the shim's own answers.
 const (
 	ReasonDaemonLost      = "daemon-lost"
+	ReasonDaemonRestarted = "daemon-restarted"
 	ReasonUnavailable     = "daemon-unavailable"
 	ReasonStopped         = "daemon-stopped"
 	ReasonStartFailed     = "daemon-start-failed"
@@ -56,6 +57,8 @@ func Failures() []FailureRow {
 		{ReasonRefused, -31956, "the devproxy daemon refused this client", "see `devproxyctl logs --source daemon`"},
 		{ReasonTooManyRequests, -31957, "too many requests of this client are open",
 			"wait for some of them to be answered"},
+		{ReasonDaemonRestarted, -31959, "the devproxy daemon was restarted before it could work on this request",
+			"call again; the request had no effects"},
 		{ReasonLineTooLong, -31958, "the message is longer than devproxy-shim takes", "send less"},
 	}
 }

@@ -464,9 +464,17 @@ func (a *attachment) tell(frames ...string) {
 
 // close says the last word and ends the stream.
 func (a *attachment) close(reason devproxyv1.CloseReason) {
-	a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Closing{
-		Closing: &devproxyv1.Closing{Reason: reason},
-	}})
+	a.say(&devproxyv1.Closing{Reason: reason})
+}
+
+// handOver does the same as a daemon that has answered whatever reached the
+// backend.
+func (a *attachment) handOver() {
+	a.say(&devproxyv1.Closing{Reason: devproxyv1.CloseReason_CLOSE_REASON_RESTART, ResendUnanswered: true})
+}
+
+func (a *attachment) say(last *devproxyv1.Closing) {
+	a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Closing{Closing: last}})
 	a.end(nil)
 }
 

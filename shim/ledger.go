@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -53,15 +54,16 @@ const mintedPrefix = "devproxy-shim:"
 
 // call is one request of the client that is not answered.
 type call struct {
-	id     wire.ID
-	method string
-	modern bool // a tools/call of the modern era
-	seq    uint64
-	batch  bool // came in a batch, so it has no text of its own
+	id      wire.ID
+	method  string
+	modern  bool // a tools/call of the modern era
+	answers bool // a resources/read that brings inputResponses
+	seq     uint64
+	element []byte // its text in the batch that waits with it; nil for others
 
 	sent   bool   // a daemon got it, whole or in part
 	frame  []byte // its text, kept since it was sent; nil if it is too much
-	resent bool   // it was sent to a second daemon already
+	resent bool   // a second daemon may have got it already
 
 	acknowledged bool // a listen whose acknowledgement the client has
 	duplicates   int  // further requests with its id, each owed an error
@@ -100,8 +102,11 @@ func newLedger() *ledger {
 func (l *ledger) open(m wire.Message) *call {
 	l.seq++
 	c := &call{id: m.ID, method: m.Method, seq: l.seq}
-	if m.Method == methodToolsCall {
+	switch m.Method {
+	case methodToolsCall:
 		c.modern = member(member(m.Params, "_meta"), metaVersion) != nil
+	case methodRead:
+		c.answers = member(m.Params, "inputResponses") != nil
 	}
 	l.calls[m.ID] = c
 	return c
@@ -110,7 +115,11 @@ func (l *ledger) open(m wire.Message) *call {
 // sending notes that c goes to a daemon now, and keeps its text if it may.
 func (l *ledger) sending(c *call, frame []byte) {
 	c.sent = true
-	if c.batch || len(frame) > maxKeptBody || l.kept+len(frame) > maxKept {
+	if c.element != nil {
+		// Apart from the rest of its batch, which may be large.
+		frame, c.element = bytes.Clone(c.element), nil
+	}
+	if len(frame) > maxKeptBody || l.kept+len(frame) > maxKept {
 		return
 	}
 	c.frame = frame
@@ -266,22 +275,26 @@ func (l *ledger) acknowledge(params []byte) (first bool) {
 	return first
 }
 
-// mayResend reports whether a request that a daemon had when it was lost may go
-// to the next one.
-func mayResend(c *call) bool {
-	if c.frame == nil {
-		return false
+// repeatable reports whether it does no harm if two daemons get the request.
+func (c *call) repeatable() bool {
+	switch c.method {
+	case methodInitialize, methodDiscover, methodListen, methodPing,
+		"tools/list", "prompts/list", "resources/list", "resources/templates/list":
+		return true
+	case methodRead:
+		return !c.answers
 	}
+	return false
+}
+
+// mayResend reports whether a request that a daemon had when it was lost may go
+// to the next one: once, unless an error would cost the client its session.
+func mayResend(c *call) bool {
 	switch c.method {
 	case methodInitialize, methodDiscover, methodListen:
 		return true
-	case "tools/list", "prompts/list", "resources/list", "resources/templates/list":
-		return !c.resent
-	case methodRead:
-		m, err := wire.Parse(c.frame)
-		return err == nil && !c.resent && member(m.Params, "inputResponses") == nil
 	}
-	return false
+	return c.repeatable() && !c.resent
 }
 
 // member returns a member of an object as it was sent, nil if raw has none.

@@ -72,12 +72,21 @@ func attach(ctx context.Context, daemon Daemon, hello *devproxyv1.Hello) (*link,
 	}
 	if err != nil {
 		cancel(errLeft)
-		return nil, errors.Join(fmt.Errorf("attaching: %w", err), daemon.Close())
+		return nil, errors.Join(notAttached(err), daemon.Close())
 	}
 	return &link{
 		daemon: daemon, stream: stream, cancel: cancel, left: ctx.Done(),
 		outgoing: make(chan []byte), incoming: make(chan received),
 	}, nil
+}
+
+// notAttached is why a daemon that answered cannot be attached to: it refuses, or
+// it ends just now, and another one may follow.
+func notAttached(err error) error {
+	if refusal := refusal(err); refusal != nil {
+		return refusal
+	}
+	return fmt.Errorf("attaching: %w: %w", client.ErrNotServing, err)
 }
 
 // run starts the pumps in pumps.

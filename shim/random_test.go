@@ -151,8 +151,13 @@ func (a *attachment) answerAll(got *record, random *rand.Rand) {
 				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 				a.tell(response(m.ID, `{}`))
 			}
-			if random.IntN(100) == 0 {
+			// What was read by now is answered, so the second one is truthful too.
+			switch random.IntN(100) {
+			case 0:
 				a.close(devproxyv1.CloseReason_CLOSE_REASON_RESTART)
+				return
+			case 1:
+				a.handOver()
 				return
 			}
 		case <-a.done:

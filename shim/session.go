@@ -68,7 +68,7 @@ const (
 	restartGrace = 10 * time.Second
 )
 
-// item is one frame for the daemon.
+// item is one frame for the daemon, with whatever came in it.
 type item struct {
 	frame []byte
 	calls []*call // the requests in it
@@ -176,7 +176,7 @@ func (s *session) run(ctx context.Context, streams *streams) error {
 		var next []byte
 		var incoming <-chan received
 		if s.link != nil {
-			if len(s.queue) > 0 {
+			if len(s.queue) > 0 && s.deliverable() {
 				outgoing, next = s.link.outgoing, s.queue[0].frame
 			}
 			if s.outBytes < s.outLimit {
@@ -254,6 +254,13 @@ func (s *session) readable() bool {
 		return false
 	}
 	return s.link == nil || s.queueBytes < queueHighWater
+}
+
+// deliverable reports whether the first of the queue may go to the daemon. One
+// that must not be sent twice waits for the welcome: a daemon that is lost before
+// it has not got it.
+func (s *session) deliverable() bool {
+	return s.welcomed || !slices.ContainsFunc(s.queue[0].calls, func(c *call) bool { return !c.repeatable() })
 }
 
 // Towards the client.
@@ -427,7 +434,7 @@ func (s *session) cancelled(id wire.ID) bool {
 		return false
 	}
 	for n, i := range s.queue {
-		if !c.batch && slices.Contains(i.calls, c) {
+		if c.element == nil && slices.Contains(i.calls, c) {
 			s.queueBytes -= len(i.frame)
 			s.queue = slices.Delete(s.queue, n, n+1)
 			return true
@@ -485,7 +492,7 @@ func (s *session) batch(ctx context.Context, frame []byte) {
 			continue
 		}
 		c := s.ledger.open(m)
-		c.batch = true
+		c.element = element
 		i.calls = append(i.calls, c)
 	}
 	if !s.admit(len(frame)) {
@@ -510,7 +517,9 @@ func (s *session) handed() {
 	s.queue = s.queue[1:]
 	s.queueBytes -= len(i.frame)
 	for _, c := range i.calls {
-		s.ledger.sending(c, i.frame)
+		if s.ledger.calls[c.id] == c { // else it was cancelled in its batch
+			s.ledger.sending(c, i.frame)
+		}
 	}
 	if i.note == noteInitialized {
 		s.ledger.initialized = true
@@ -522,10 +531,10 @@ func (s *session) handed() {
 // hold sees to it that a request that has just been queued does not wait for
 // ever: there is an attempt to get a daemon, and an end of waiting.
 func (s *session) hold(ctx context.Context) {
-	if s.link != nil {
+	if s.link != nil && s.welcomed {
 		return
 	}
-	if s.attempt == nil && s.last != nil {
+	if s.link == nil && s.attempt == nil && s.last != nil {
 		if s.costly(s.last) && time.Since(s.lastAt) < nudgeAfter {
 			s.failQueue(failureFrom(s.last))
 			return
@@ -624,8 +633,6 @@ func (s *session) attempted(ctx context.Context, a attempted) {
 	}
 	s.link, s.linkedAt, s.welcomed, s.closed = a.link, time.Now(), false, false
 	s.lost, s.last = a.link.daemon.Lost(), nil
-	s.heldArmed = false
-	s.held.Stop()
 	var replay []item
 	for _, frame := range s.ledger.replay() {
 		// No call of the client's, so it goes with this link.
@@ -687,6 +694,8 @@ func (s *session) welcome(w *devproxyv1.Welcome) {
 		s.say("attached to the daemon again (process %d)", w.GetPid())
 	}
 	s.welcomed, s.served, s.stopped, s.said = true, true, false, ""
+	s.heldArmed = false
+	s.held.Stop()
 	if w.GetWarning() != "" {
 		s.say("%s", w.GetWarning())
 	}
@@ -746,13 +755,13 @@ func (s *session) closing(ctx context.Context, c *devproxyv1.Closing) error {
 		s.shutDown()
 	case devproxyv1.CloseReason_CLOSE_REASON_RESTART:
 		s.grace = time.Now().Add(restartGrace)
-		s.lose(ctx)
+		s.lose(ctx, c.GetResendUnanswered())
 	case devproxyv1.CloseReason_CLOSE_REASON_UNSPECIFIED, devproxyv1.CloseReason_CLOSE_REASON_DONE:
 		if s.eof {
 			s.unlink()
 			return nil
 		}
-		s.lose(ctx)
+		s.lose(ctx, c.GetResendUnanswered())
 	}
 	return nil
 }
@@ -772,7 +781,7 @@ func (s *session) ended(ctx context.Context, err error) error {
 	if !s.eof {
 		s.say("the daemon is lost: %s", status.Convert(err).Message())
 	}
-	s.lose(ctx)
+	s.lose(ctx, false)
 	return nil
 }
 
@@ -842,8 +851,9 @@ func listenEnd(id wire.ID) []byte {
 }
 
 // lose takes the loss of the daemon: what it had is answered or queued again,
-// in front, and the next daemon is looked for.
-func (s *session) lose(ctx context.Context) {
+// in front, and the next daemon is looked for. parted says that the daemon has
+// answered whatever may have had effects, so that all the rest may be sent again.
+func (s *session) lose(ctx context.Context, parted bool) {
 	s.unlink()
 	var again []item
 	for _, c := range s.ledger.sentCalls() {
@@ -851,14 +861,16 @@ func (s *session) lose(ctx context.Context) {
 		case c.method == methodPing:
 			s.emit(wire.NewResponse(c.id, []byte("{}")).Bytes())
 			s.ledger.forget(c)
-		case mayResend(c):
-			c.resent = true
+		case parted && c.frame == nil: // too large to be kept
+			s.fail(c, failureOf(ReasonDaemonRestarted, ""))
+		case !parted && (c.frame == nil || !mayResend(c)):
+			s.fail(c, failureOf(ReasonDaemonLost, ""))
+		default:
+			c.resent = c.resent || !parted || c.method == methodListen
 			frame := s.ledger.unsend(c)
 			again = append(again, item{frame: frame, calls: []*call{c}, kind: wire.Request})
 			s.queueBytes += len(frame)
 			again = append(again, s.confirm(c)...)
-		default:
-			s.fail(c, failureOf(ReasonDaemonLost, ""))
 		}
 	}
 	s.queue = append(again, s.queue...)

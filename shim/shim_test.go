@@ -56,11 +56,37 @@ func TestHelloGoesFirst(t *testing.T) {
 	})
 }
 
+// What may be asked twice is sent at once; the rest waits for a daemon that
+// welcomes the client, so that one which ends before has not got it.
 func TestFirstFramesNeedNoWelcome(t *testing.T) {
 	inWorld(t, false, func(w *world) {
 		w.start(func(d *fakeDaemon) { d.welcome = nil })
-		w.write(initialize)
-		w.accept().expect(initialize)
+		list, call := request(1, "tools/list", ""), request(2, "tools/call", `{"name":"a"}`)
+		w.write(initialize, list, call, initialized)
+		a := w.accept()
+		a.expect(initialize, list)
+		a.quiet()
+		a.end(status.Error(codes.Unavailable, "it ends"))
+		w.kill()
+		w.quiet()
+		w.start()
+		b := w.accept()
+		b.expect(initialize, list, call, initialized)
+		b.quiet()
+		w.quiet()
+	})
+}
+
+// A daemon that never welcomes a client is as good as none.
+func TestWaitForTheWelcomeIsBounded(t *testing.T) {
+	inWorld(t, false, func(w *world) {
+		w.start(func(d *fakeDaemon) { d.welcome = nil })
+		w.write(request(1, "tools/call", `{"name":"a"}`))
+		began := time.Now()
+		w.next(`"id":1,"result"`, "cannot be reached", `"isError":true`)
+		if waited := time.Since(began); waited < heldWait || waited > heldWait+time.Second {
+			t.Errorf("waited %s, want %s", waited, heldWait)
+		}
 	})
 }
 
@@ -481,6 +507,53 @@ func TestRestartIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A daemon that hands over has answered whatever may have had effects: all the
+// rest goes to its successor, however often that happens.
+func TestHandover(t *testing.T) {
+	inWorld(t, true, func(w *world) {
+		call, list := request(1, "tools/call", `{"name":"a"}`), request(2, "tools/list", "")
+		level, read := request(3, "logging/setLevel", `{"level":"info"}`), request(4, "resources/read", `{"uri":"a:b","inputResponses":{}}`)
+		inBatch, listed := request(5, "tools/call", `{"name":"b"}`), request(6, "prompts/list", "")
+		answered, huge := request(7, "tools/call", `{"name":"c"}`), request(8, "tools/call", `{"name":"`+strings.Repeat("x", maxKeptBody)+`"}`)
+		all := []string{call, list, level, read, "[" + inBatch + "," + listed + "]", answered, huge}
+		a := w.accept()
+		w.write(all...)
+		a.expect(all...)
+		a.tell(response(7, `{}`))
+		a.handOver()
+		w.expect(response(7, `{}`))
+		w.next(`"id":8,"result"`, "restarted before it could work on this request", `"isError":true`)
+		w.quiet()
+		w.kill()
+		for range 2 {
+			w.start()
+			a = w.accept()
+			a.expect(call, list, level, read, inBatch, listed)
+			a.quiet()
+			a.handOver()
+			w.kill()
+			w.quiet()
+		}
+		// A loss is another matter.
+		w.start()
+		a = w.accept()
+		a.expect(call, list, level, read, inBatch, listed)
+		w.kill()
+		for _, id := range []int{1, 3, 4, 5} {
+			w.next(fmt.Sprintf(`"id":%d,`, id), "ended while it worked on this request")
+		}
+		w.start()
+		a = w.accept()
+		a.expect(list, listed)
+		for _, id := range []int{2, 6} {
+			a.tell(response(id, `{}`))
+			w.expect(response(id, `{}`))
+		}
+		a.quiet()
+		w.quiet()
+	})
+}
+
 func TestRestartWithoutSuccessorIsMended(t *testing.T) {
 	inWorld(t, true, func(w *world) {
 		a := w.accept()
@@ -547,12 +620,13 @@ func TestIncompatibleDaemon(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	inWorld(t, false, func(w *world) {
 		w.start(func(d *fakeDaemon) { d.welcome = nil })
-		call := request(1, "tools/call", `{"name":"a"}`)
-		w.write(call)
+		list := request(1, "tools/list", "")
+		w.write(list, request(2, "tools/call", `{"name":"a"}`))
 		a := w.accept()
-		a.expect(call)
+		a.expect(list)
 		a.end(status.Error(codes.FailedPrecondition, "this daemon serves another project"))
-		w.next(`"id":1,"result"`, "another project", `"isError":true`)
+		w.next(`"id":1,"error"`, "another project")
+		w.next(`"id":2,"result"`, "another project", `"isError":true`)
 		w.quiet()
 	})
 }
@@ -799,7 +873,12 @@ func TestBatches(t *testing.T) {
 		w.next(`"id":2,"result"`, `"isError":true`)
 		w.write(batch)
 		w.start()
-		w.accept().expect(batch)
+		a = w.accept()
+		a.expect(batch)
+		w.kill() // the list is sent again, the call is not
+		w.next(`"id":2,"result"`, `"isError":true`)
+		w.start()
+		w.accept().expect(request(1, "tools/list", ""))
 		w.quiet()
 	})
 }
