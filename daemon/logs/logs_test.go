@@ -367,6 +367,9 @@ func TestMask(t *testing.T) {
 		{"server --api-key=abc123 --port=80", "server --api-key=*** --port=80"},
 		{"server --api-key abc123 --port 80", "server --api-key *** --port 80"},
 		{"server --token --verbose", "server --token --verbose"},
+		{"docker run -e API_KEY=abc123 --env=DB_PASSWORD=abc123 -eMY_TOKEN=abc123 --env LEVEL=abc123 x",
+			"docker run -e API_KEY=*** --env=DB_PASSWORD=*** -eMY_TOKEN=*** --env LEVEL=abc123 x"},
+		{`docker run --env="DB_PASSWORD=abc123" --label=a=b:c x`, `docker run --env="DB_PASSWORD=***" --label=a=b:c x`},
 		{`DB_PASSWORD='a b c' x`, `DB_PASSWORD='***' x`},
 		{`{"apiKey": "ab\"c\\", "x": "y"} PASSWORD='a\'b c'`, `{"apiKey": "***", "x": "y"} PASSWORD='***'`},
 		{`{"apiKey": "abc123", "key": "name"}`, `{"apiKey": "***", "key": "name"}`},
@@ -407,6 +410,11 @@ func TestMaskEnvAndArgs(t *testing.T) {
 	wantArgs := []string{"node", "x.js", "--api-key", "***", "--password=***", "-H", "Authorization: Bearer ***", "--token", "--v", "TOKEN=***", "***"}
 	if diff := cmp.Diff(wantArgs, m.MaskArgs(args)); diff != "" {
 		t.Errorf("args (-want +got):\n%s", diff)
+	}
+	args = []string{"docker", "run", "-e", "API_KEY=x", "--env", "TOKEN=a b", "--env=DB_PASSWORD=x y", "-eMY_SECRET=x", "-e=A_KEY=x", "-e", "API_KEY", "--env=LEVEL=debug", "--label=a=b=c", "image"}
+	wantArgs = []string{"docker", "run", "-e", "API_KEY=***", "--env", "TOKEN=***", "--env=DB_PASSWORD=***", "-eMY_SECRET=***", "-e=A_KEY=***", "-e", "API_KEY", "--env=LEVEL=debug", "--label=a=b=c", "image"}
+	if diff := cmp.Diff(wantArgs, m.MaskArgs(args)); diff != "" {
+		t.Errorf("args of docker run (-want +got):\n%s", diff)
 	}
 	if m.MaskEnv(nil) != nil || m.MaskArgs(nil) != nil {
 		t.Error("something came of nothing")

@@ -149,7 +149,7 @@ func (m *Masker) Mask(text string) string {
 	return text
 }
 
-// maskNamed hides the values of secret names. In running text a plain "key" or
+// maskNamed hides the values of secret names, also within those of others. In running text a plain "key" or
 // "auth" is a word like any other, and so is a value that is none.
 func maskNamed(form *regexp.Regexp, text string) string {
 	matches := form.FindAllStringSubmatchIndex(text, -1)
@@ -165,11 +165,18 @@ func maskNamed(form *regexp.Regexp, text string) string {
 			quote = value[:1]
 			value = value[1 : len(value)-1]
 		}
-		if !secretInText(name) || !secretValue(value) || value == hidden {
+		masked := hidden
+		if !secretInText(name) {
+			// The value may have a name of its own: --env=API_KEY=x
+			masked = maskNamed(form, value)
+		} else if !secretValue(value) {
+			masked = value
+		}
+		if masked == value {
 			continue
 		}
 		b.WriteString(text[done:at[6]])
-		b.WriteString(quote + hidden + quote)
+		b.WriteString(quote + masked + quote)
 		done = at[7]
 	}
 	b.WriteString(text[done:])
@@ -217,14 +224,23 @@ func (m *Masker) MaskArgs(args []string) []string {
 			masked[i] = hidden
 			continue
 		}
-		name, value, ok := strings.Cut(arg, "=")
-		if ok && value != "" && secretName(name) && !strings.ContainsAny(name, " \t") {
-			masked[i] = name + "=" + hidden
-			continue
-		}
-		masked[i] = m.Mask(arg)
+		masked[i] = m.maskArg(arg)
 	}
 	return masked
+}
+
+func (m *Masker) maskArg(arg string) string {
+	name, value, ok := strings.Cut(arg, "=")
+	if ok && value != "" && !strings.ContainsAny(name, " \t") {
+		if secretName(name) {
+			return name + "=" + hidden
+		}
+		// An option whose value is a variable: --env=API_KEY=x
+		if strings.HasPrefix(name, "-") && strings.Contains(value, "=") {
+			return name + "=" + m.maskArg(value)
+		}
+	}
+	return m.Mask(arg)
 }
 
 func isSecretOption(arg string) bool {
