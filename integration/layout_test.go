@@ -94,13 +94,21 @@ var house = map[string]struct {
 		[]string{"internal/process"},
 		"the demo uses the real programs from outside, as a person would",
 	},
-	"integration":       {nil, "a black-box test knows what a user knows"},
+	"integration": {nil, "a black-box test knows what a user knows"},
+	"integration/internal/badserver": {
+		[]string{"integration/internal/starts"},
+		"a fixture must not share a bug with what it tests",
+	},
+	"integration/internal/goserver": {
+		[]string{"integration/internal/starts"},
+		"a fixture must not share a bug with what it tests",
+	},
 	"integration/chaos": {nil, "a black-box test knows what a user knows"},
 	"integration/chaos/internal/chaosbackend": {
 		nil, "the fixture must not share a bug with what it tests",
 	},
-	"integration/internal/goserver": {nil, "the fixture must not share a bug with what it tests"},
-	"integration/internal/testbed":  {nil, "it serves the black-box tests, which know what a user knows"},
+	"integration/internal/testbed": {nil, "it serves the black-box tests, which know what a user knows"},
+	"integration/internal/starts":  {nil, "what counts the starts of fixtures is one of them"},
 }
 
 // packageFiles is what the sources of one package show, on all platforms.
@@ -205,7 +213,7 @@ var onlyIn = []struct {
 		"the contract is the border: behind it the daemon has types of its own",
 	},
 	{
-		"package flag", importing("flag"), []string{"cmd/*", "integration/internal/goserver", "integration/chaos/internal/chaosbackend"},
+		"package flag", importing("flag"), []string{"cmd/*", "integration/internal/*server", "integration/chaos/internal/chaosbackend"},
 		"only main knows that there are flags",
 	},
 	{
@@ -218,21 +226,21 @@ var onlyIn = []struct {
 	},
 	{
 		"os.Exit", calling("os.Exit"),
-		[]string{"cmd/*", "internal/process", "internal/demo", "integration/internal/goserver", "integration/chaos/internal/chaosbackend"},
+		[]string{"cmd/*", "internal/process", "internal/demo", "integration/internal/*server", "integration/chaos/internal/chaosbackend"},
 		"only main ends the program; the gate of internal/process is one, and a tool of the demo's backend crashes",
 	},
 	{
 		"the environment", calling("os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv"),
 		[]string{
 			"cmd/*", "api/client", "internal/cli", "internal/demo", "internal/process", "internal/project",
-			"integration/internal/goserver", "integration/internal/testbed", "integration/chaos/internal/chaosbackend",
+			"integration/internal/*server", "integration/internal/testbed", "integration/chaos/internal/chaosbackend",
 		},
 		"the environment is main's to read and everybody else's to be given; api/client passes it on to a daemon that it starts, internal/cli holds main's flags, " +
 			"internal/demo plays a terminal, the gate of internal/process is a main, internal/project looks up the home directory, integration/internal/testbed passes it on to the go command",
 	},
 	{
 		"net/http servers", calling("http.ListenAndServe", "http.Serve", "http.Server"),
-		[]string{"internal/demo", "integration/internal/goserver", "integration/chaos/internal/chaosbackend"},
+		[]string{"internal/demo", "integration/internal/*server", "integration/chaos/internal/chaosbackend"},
 		"devproxy listens on nothing but its Unix socket; only example backends serve HTTP",
 	},
 }

@@ -22,12 +22,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
-	"strconv"
-	"strings"
-	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/debugmcp/devproxy/integration/internal/starts"
 )
 
 func main() {
@@ -48,7 +46,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := countStart(os.Getenv("FIXTURE_STARTS")); err != nil {
+	if err := starts.Count(os.Getenv("FIXTURE_STARTS")); err != nil {
 		return err
 	}
 	switch mode {
@@ -81,55 +79,6 @@ func extraTools(path string) ([]string, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return features.Tools, nil
-}
-
-// countStart adds a line for this start to the file at path, and one more for
-// each earlier process of that file which is still alive.
-func countStart(path string) error {
-	if path == "" {
-		return nil
-	}
-	earlier, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	var lines strings.Builder
-	fmt.Fprintf(&lines, "start %d\n", os.Getpid())
-	for line := range strings.Lines(string(earlier)) {
-		field, found := strings.CutPrefix(strings.TrimSpace(line), "start ")
-		if !found {
-			continue
-		}
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			return err
-		}
-		if pid != os.Getpid() && alive(pid) {
-			fmt.Fprintf(&lines, "overlap %d %d\n", pid, os.Getpid())
-		}
-	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(lines.String())
-	return errors.Join(err, file.Close())
-}
-
-// alive says whether a process exists that has not ended; good enough for the
-// systems that the black-box tests run on.
-func alive(pid int) bool {
-	process, err := os.FindProcess(pid)
-	if err != nil || process.Signal(syscall.Signal(0)) != nil {
-		return false
-	}
-	// A zombie that its parent forgot, as some containers' init does, has
-	// ended. Where there is no /proc the signal alone has to tell.
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return runtime.GOOS != "linux"
-	}
-	return !strings.Contains(string(stat), ") Z ")
 }
 
 // serveLegacyOnly serves on stdio, but ends if the first request is none of the
