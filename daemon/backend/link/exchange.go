@@ -35,6 +35,8 @@ const (
 	// lingerTime and lingerBytes bound what is read behind an answer for the sake of reusing the connection.
 	lingerTime  = 250 * time.Millisecond
 	lingerBytes = 64 << 10
+	// maxCutToken is how far before the end of a cut text the scanner may stop: at "fals", "\u12c", or half a character.
+	maxCutToken = len(`\u12c`)
 )
 
 // messageHeader are the headers of every POST.
@@ -110,9 +112,9 @@ func (h *Host) readMessages(resp *http.Response, pos *position, each func(wire.M
 	case resp.StatusCode/100 != 2:
 		return readErrorBody(resp, each)
 	case kind == typeEvents:
-		return h.readEvents(resp.Body, pos, each)
+		return h.readEvents(resp, pos, each)
 	case kind == typeJSON:
-		return h.readBody(resp.Body, each)
+		return h.readBody(resp, each)
 	default:
 		return readOther(resp)
 	}
@@ -140,8 +142,8 @@ func readOther(resp *http.Response) error {
 	return nil
 }
 
-func (h *Host) readBody(body io.Reader, each func(wire.Message) bool) error {
-	text, err := io.ReadAll(io.LimitReader(body, int64(h.o.MaxReply)+1))
+func (h *Host) readBody(resp *http.Response, each func(wire.Message) bool) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, int64(h.o.MaxReply)+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading the backend's answer: %w", err)
@@ -152,16 +154,27 @@ func (h *Host) readBody(body io.Reader, each func(wire.Message) bool) error {
 	}
 	messages, err := parseBody(text)
 	if err != nil {
-		return unreadableAnswer(err)
+		return unreadable(resp, text, err)
 	}
 	handOut(messages, each)
 	return nil
 }
 
+// unreadable says what is wrong with a body or an event. One that stops too soon, with nothing but the end of the
+// connection behind it, was cut off by the end of the server.
+func unreadable(resp *http.Response, text []byte, err error) error {
+	syntax, ok := errors.AsType[*wire.SyntaxError](err)
+	endsWithConnection := resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
+	if ok && endsWithConnection && syntax.Offset >= len(text)-maxCutToken {
+		return fmt.Errorf("reading the backend's answer: %w", io.ErrUnexpectedEOF)
+	}
+	return unreadableAnswer(err)
+}
+
 // readEvents reads an event stream. What is wrong with one event is the result only if the stream then ends by
 // itself, without having given each what it waits for.
-func (h *Host) readEvents(body io.Reader, pos *position, each func(wire.Message) bool) error {
-	events := newEventReader(body, h.o.MaxReply)
+func (h *Host) readEvents(resp *http.Response, pos *position, each func(wire.Message) bool) error {
+	events := newEventReader(resp.Body, h.o.MaxReply)
 	events.lastID = pos.id
 	var flaw error
 	for {
@@ -187,7 +200,7 @@ func (h *Host) readEvents(body io.Reader, pos *position, each func(wire.Message)
 		messages, err := parseBody(e.data)
 		if err != nil {
 			h.o.Logger.Warn("dropped an unreadable event of the backend", "error", err)
-			flaw = unreadableAnswer(err)
+			flaw = unreadable(resp, e.data, err)
 			continue
 		}
 		if !handOut(messages, each) {

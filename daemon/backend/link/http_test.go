@@ -788,6 +788,60 @@ func TestBrokenConnection(t *testing.T) {
 	}
 }
 
+// TestCutAnswers: an answer that stops in its middle, as it does when its server dies, is a loss and no answer,
+// however its end would have been told.
+func TestCutAnswers(t *testing.T) {
+	const whole = `{"jsonrpc":"2.0","id":7,"result":{"text":"ä\u00e4","on":false}}`
+	var raw string
+	s := serveFake(t, func(w web, r request) {
+		if r.Method != "tools/call" {
+			typescript2(w, r)
+			return
+		}
+		conn, _, err := w.w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, raw)
+		_ = conn.Close()
+	})
+	h := connect(t, s.URL, Options{}, modernPeer)
+	l, sink := openLink(t, h, modernPeer)
+	id := int64(0)
+	for name, frame := range map[string]func(part string) string{
+		"a length": func(part string) string {
+			return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(whole), part)
+		},
+		"chunks": func(part string) string {
+			return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(part), part)
+		},
+		"its connection": func(part string) string { return "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + part },
+		"a chunk of events": func(part string) string {
+			return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\ndata: %s", len(whole)+10, part)
+		},
+		"events with their connection": func(part string) string {
+			return "HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: message\ndata: " + part
+		},
+	} {
+		for cut := range len(whole) {
+			raw = frame(whole[:cut])
+			id++
+			l.Request(id, "tools/call", inEra(era.Modern, "tools/call", `{"name":"n"}`), modernPeer)
+			err := sink.failure(t, id)
+			if answer, ok := errors.AsType[interface {
+				error
+				Answer() *wire.Error
+			}](err); ok || errors.Is(err, era.ErrSessionLost) {
+				t.Errorf("%s, %q: %v, %v", name, whole[:cut], err, answer)
+			}
+		}
+	}
+	raw = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + `{"jsonrpc":"2.0","id":oops,"result":{}}`
+	l.Request(id+1, "tools/call", inEra(era.Modern, "tools/call", `{"name":"n"}`), modernPeer)
+	contains(t, sink.failure(t, id+1), "the backend's answer is unreadable")
+}
+
 func TestHostClose(t *testing.T) {
 	var mu sync.Mutex
 	deleted := map[string]bool{}
