@@ -148,9 +148,13 @@ func stdioBackend(tricks []string) {
 		if strings.Contains(string(line), "notifications/initialized") {
 			serve(tricks)
 		}
-		if strings.Contains(string(line), "mute") {
+		switch {
+		case strings.Contains(string(line), "mute"):
 			_ = os.Stdout.Close()
 			continue
+		case strings.Contains(string(line), "deafen"):
+			_ = os.Stdin.Close()
+			tricks = append(tricks, "deaf")
 		}
 		if reply := answerTo(line); reply != nil {
 			fmt.Println(string(reply))

@@ -25,13 +25,17 @@ const (
 	// outputTail is how many of its last lines are kept to explain its end: a
 	// stack trace and what led to it, on one screen.
 	outputTail = 20
-	// lastOutput is how long the end of its output may take to be read once a
-	// leader has exited. Usually that is there at once; a grandchild that holds
-	// the pipe must not delay the answers to what was in flight.
-	lastOutput = 200 * time.Millisecond
-	// lastBreath is how long a process may live on after its stdout has ended
-	// until that is told instead of an exit status, and how long a handshake may
-	// go on after the process has ended.
+	// lastOutput is how long the end of its output, and of its answers, may take
+	// to be read once a leader has exited. Usually that is there at once; a
+	// grandchild that holds the pipe must not delay the answers to what was in
+	// flight.
+	lastOutput = 300 * time.Millisecond
+	// lastStep is how long a process may live on after its link has ended until
+	// that is told instead of an exit status: those whose requests were lost with
+	// it wait 400 ms for this.
+	lastStep = 300 * time.Millisecond
+	// lastBreath is how long a handshake may go on after the process has ended,
+	// and the process after the handshake has.
 	lastBreath = 500 * time.Millisecond
 	// healthPoll is the pause between two health checks, and healthTimeout the
 	// limit of one.
@@ -44,6 +48,9 @@ const (
 const ownerTries = 4
 
 var errExited = errors.New("the process ended")
+
+const backgroundHint = "[backend] command in devproxy.toml must stay in the foreground, neither become a daemon nor start its server with &; " +
+	"correct it, then restart with dev_restart or `devproxyctl restart`"
 
 // processLife is one process, its output, and the link or links to it.
 type processLife struct {
@@ -128,13 +135,31 @@ func (l *processLife) exit() (status string, last []string) {
 	select {
 	case <-l.proc.Done():
 		status = l.proc.Exit().String()
+		if l.isDaemon() {
+			status += " and left processes behind"
+		}
 	default:
 		status = "still runs"
-		if l.stdio != nil && l.stdio.Err() != nil {
-			status = "closed its stdout"
+		if l.stdio == nil || l.stdio.Err() == nil {
+			break
+		}
+		status = "closed its stdout"
+		if errors.Is(l.stdio.Err(), link.ErrStdin) {
+			status = "closed its stdin"
 		}
 	}
 	return status, l.lastLines()
+}
+
+// isDaemon reports whether the leader went quietly while others of its group go on,
+// as one does that puts itself or its server into the background. Whom it left
+// behind nobody would know how to wait for, so they are ended as well.
+func (l *processLife) isDaemon() bool {
+	if !l.proc.Exit().Success() {
+		return false
+	}
+	left, err := l.proc.Members()
+	return err == nil && len(left) > 0
 }
 
 // lastLines are those on stderr, or on stdout for a server that logs there.
@@ -201,6 +226,11 @@ func (l *processLife) readyStdio(ctx context.Context) (*Generation, error) {
 			return nil, err
 		}
 		return nil, l.startFailure(shake, err)
+	}
+	select {
+	case <-l.proc.Done():
+		return nil, l.startFailure(shake, errExited)
+	default:
 	}
 	facts := stdio.Facts()
 	l.runner.snapshots.remember(l.plan.launch.Command, []era.Facts{facts}, spoilt(l.plan.first), greeting.Capabilities)
@@ -363,30 +393,45 @@ func urlOf(address netip.AddrPort, path string) string {
 		"/" + strings.TrimPrefix(path, "/")
 }
 
-// watch closes ended when the process has ended, or its stdout without it.
-func (l *processLife) watch(stdoutEnded <-chan struct{}) {
+// watch closes ended when the process has ended, or its link without it.
+func (l *processLife) watch(linkEnded <-chan struct{}) {
 	l.output.Go(func() {
 		defer close(l.ended)
 		select {
-		case <-stdoutEnded:
-			wait(l.proc.Done(), lastBreath)
+		case <-linkEnded:
+			wait(lastStep, l.proc.Done())
 		case <-l.proc.Done():
 		}
 		select {
 		case <-l.proc.Done():
-			wait(l.errRead, lastOutput)
+			l.readRest()
 		default:
 		}
 	})
 }
 
-// wait waits until done is closed, and no longer than the limit.
-func wait(done <-chan struct{}, limit time.Duration) {
+// readRest waits until everything that the process wrote before its end is read:
+// what it has answered is no loss, and its last lines explain the end.
+func (l *processLife) readRest() {
+	rest := []<-chan struct{}{l.errRead}
+	if l.stdio != nil {
+		rest = append(rest, l.stdio.Done())
+	} else {
+		rest = append(rest, l.host.InFlight()...)
+	}
+	wait(lastOutput, rest...)
+}
+
+// wait waits until all are closed, and no longer than the limit.
+func wait(limit time.Duration, all ...<-chan struct{}) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	for _, done := range all {
+		select {
+		case <-done:
+		case <-timer.C:
+			return
+		}
 	}
 }
 
@@ -407,14 +452,17 @@ func (l *processLife) startFailure(ctx context.Context, err error) *Failure {
 	}
 	if cause == nil {
 		// A pipe that breaks tells of the end a moment before the system does.
-		wait(l.proc.Done(), lastBreath)
+		wait(lastBreath, l.proc.Done())
 	}
 	select {
 	case <-l.proc.Done():
-		wait(l.errRead, lastOutput)
+		wait(lastOutput, l.errRead)
 		status, last := l.exit()
 		f := fail(ExitedAtStart, fmt.Sprintf("the backend %s before it was ready", status))
 		f.Exit, f.Tail = status, last
+		if l.isDaemon() {
+			f.Hint = backgroundHint
+		}
 		return f
 	default:
 	}

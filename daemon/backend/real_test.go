@@ -612,25 +612,34 @@ func TestTheOrphanOfADeadDaemonIsEnded(t *testing.T) {
 	}
 }
 
-func TestABackendThatClosesItsStdout(t *testing.T) {
+func TestABackendThatClosesAPipe(t *testing.T) {
 	t.Parallel()
-	l := selfAs("stdio")
-	l.RestartOnCrash = false
-	h := newHouse(t, l)
-	h.mustStart()
-	got := make(answers, 10)
-	up := h.published.Load().up
-	lnk, err := up.Open(t.Context(), legacyClient, got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lnk.Notify("mute", nil)
-	status := h.awaitState(Failed)
-	if f := status.Failure; f.Reason != Crashed || f.Exit != "closed its stdout" {
-		t.Errorf("failure = %+v", f)
-	}
-	if _, err := up.Open(t.Context(), legacyClient, got); err == nil {
-		t.Error("a link opens to a backend that is gone")
+	for method, want := range map[string]string{"mute": "closed its stdout", "deafen": "closed its stdin"} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			l := selfAs("stdio")
+			l.RestartOnCrash, l.StopTimeout = false, 200*time.Millisecond
+			h := newHouse(t, l)
+			h.mustStart()
+			got := make(answers, 10)
+			up := h.published.Load().up
+			lnk, err := up.Open(t.Context(), legacyClient, got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lnk.Request(1, method, nil, legacyClient)
+			if method == "deafen" {
+				<-got
+				lnk.Notify("anybody there?", nil)
+			}
+			status := h.awaitState(Failed)
+			if f := status.Failure; f.Reason != Crashed || f.Exit != want {
+				t.Errorf("failure = %+v", f)
+			}
+			if _, err := up.Open(t.Context(), legacyClient, got); err == nil {
+				t.Error("a link opens to a backend that is gone")
+			}
+		})
 	}
 }
 

@@ -54,6 +54,8 @@ type hosted interface {
 	Bind(Sink)
 	share()
 	alive() bool
+	// inFlight are the ends of what it waits for from the backend.
+	inFlight() []<-chan struct{}
 }
 
 // NewHTTP is the host of a backend that speaks Streamable HTTP at rawURL, or HTTP+SSE if that is all there is.
@@ -280,6 +282,18 @@ func (h *Host) setControl(l hosted) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.control = l
+}
+
+// InFlight are the ends of the requests that are with the backend at this moment. When the backend has ended they end
+// by themselves, with what it answered before or with an error, unless somebody else holds its connections.
+func (h *Host) InFlight() []<-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var ends []<-chan struct{}
+	for l := range h.links {
+		ends = append(ends, l.inFlight()...)
+	}
+	return ends
 }
 
 // Close ends every link and session, and whatever Connect and Open are doing, and waits for all goroutines. Sessions

@@ -125,6 +125,18 @@ func (l *httpLink) alive() bool {
 	return !l.over && !l.gone
 }
 
+func (l *httpLink) inFlight() []<-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ends []<-chan struct{}
+	for _, c := range l.calls {
+		if c.abort != nil {
+			ends = append(ends, c.ended.c)
+		}
+	}
+	return ends
+}
+
 // Close implements [Link].
 func (l *httpLink) Close() {
 	l.out.mute()

@@ -74,6 +74,9 @@ func (l *sseLink) alive() bool {
 	}
 }
 
+// inFlight is the end of the stream, which brings all answers.
+func (l *sseLink) inFlight() []<-chan struct{} { return []<-chan struct{}{l.done} }
+
 // Close implements [Link].
 func (l *sseLink) Close() {
 	l.out.mute()

@@ -13,7 +13,10 @@ import (
 )
 
 // lastWords is how long the answers that a backend wrote before it closed its stdin may take to be read.
-const lastWords = time.Second
+const lastWords = 300 * time.Millisecond
+
+// ErrStdin is why a conversation is over whose backend closed its stdin.
+var ErrStdin = errors.New("the backend takes nothing on its stdin any more")
 
 // Stdio is the one link to a backend that speaks JSON-RPC on its pipes, one message a line. It implements [Link].
 //
@@ -72,7 +75,7 @@ func (s *Stdio) write(in io.Writer) {
 	select {
 	case <-s.done:
 	case <-patience.C:
-		s.lose(fmt.Errorf("writing to the backend's stdin: %w", err))
+		s.lose(fmt.Errorf("%w: %w", ErrStdin, err))
 	}
 }
 
