@@ -1,0 +1,255 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/debugmcp/devproxy/integration/internal/testbed"
+)
+
+// misbehave configures the project for the fixture that does wrong what its
+// flags and the names of the tools that are called say.
+func (p *project) misbehave(t testing.TB, transport string, flags ...string) {
+	t.Helper()
+	p.configure(t, p.misbehaving(t, transport, flags...))
+}
+
+func (p *project) misbehaving(t testing.TB, transport string, flags ...string) string {
+	t.Helper()
+	command := append([]string{fixture(t, "badserver")}, flags...)
+	if transport != "stdio" {
+		command = append(command, "-port", "{port}")
+	}
+	toml := fmt.Sprintf("[backend]\ncommand = %s\ntransport = %q\nstop_timeout = \"1s\"\nenv = { FIXTURE_STARTS = %q }\n",
+		tomlStrings(append(command, transport)), transport, p.startsFile())
+	if transport == "sse" {
+		toml += "path = \"/sse\"\n"
+	}
+	return toml
+}
+
+// callTool sends a tools/call without waiting for its answer.
+func (c *rawClient) callTool(t testing.TB, id int, name string) {
+	t.Helper()
+	c.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, id, name)
+}
+
+// awaitTool waits for the answer to a tools/call.
+func (c *rawClient) awaitTool(t testing.TB, id int) toolResult {
+	t.Helper()
+	answer := c.awaitID(t, fmt.Sprint(id))
+	if answer.Error != nil {
+		t.Fatalf("the call got %s, want a result", answer.line)
+	}
+	return decode[toolResult](t, answer.Result)
+}
+
+// wantTool calls a tool that answers with its own name.
+func (c *rawClient) wantTool(t testing.TB, id int, name string) {
+	t.Helper()
+	c.callTool(t, id, name)
+	if got := c.awaitTool(t, id); got.IsError || got.text() != name {
+		t.Fatalf("tool %s gave %.200v", name, got)
+	}
+}
+
+// wantNothingMore fails the test for whatever came besides the answers that were
+// waited for and the announcement of lists that changed.
+func (c *rawClient) wantNothingMore(t testing.TB) {
+	t.Helper()
+	c.send(t, `{"jsonrpc":"2.0","id":"last","method":"ping"}`)
+	c.awaitID(t, `"last"`)
+	for _, line := range c.unread {
+		if !strings.Contains(line, `/list_changed"`) {
+			t.Errorf("the client also heard %.300s", line)
+		}
+	}
+}
+
+// deathLimit is how long after a death the calls in flight are answered.
+func deathLimit() time.Duration {
+	if testbed.Race {
+		return 3 * time.Second
+	}
+	return time.Second
+}
+
+// A backend that is killed in the middle of an answer: the call gets the one
+// answer that says so, in time, and nothing of the half that came.
+func TestDeathInTheMiddleOfAnAnswer(t *testing.T) {
+	const size = 8 << 20
+	for _, test := range []struct{ transport, fault string }{
+		{"stdio", "torn"}, {"http", "torn"}, {"http", "torn-event"}, {"http", "torn-close"},
+		{"http", "torn-close-event"}, {"http", "hang"}, {"sse", "torn"},
+	} {
+		t.Run(test.transport+"/"+test.fault, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.misbehave(t, test.transport)
+			c := p.raw(t)
+			c.initialize(t)
+			c.wantTool(t, 1, "ok")
+			c.callTool(t, 2, fmt.Sprintf("%s:%d", test.fault, size))
+			p.awaitLog(t, "backend", map[bool]string{true: "hanging as told", false: "torn after"}[test.fault == "hang"], 1)
+			if err := syscall.Kill(p.startedPIDs(t)[0], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			killed := time.Now()
+			got := c.awaitTool(t, 2)
+			if took := time.Since(killed); took > deathLimit() {
+				t.Errorf("answered %v after the death", took)
+			}
+			if !got.IsError || !strings.Contains(got.text(), "SIGKILL") {
+				t.Errorf("the call gave %.300v, want an error that says how it ended", got)
+			}
+			c.wantTool(t, 3, "ok")
+			c.wantNothingMore(t)
+			p.wantStarts(t, 2)
+		})
+	}
+}
+
+// What a backend answered in full before it ended is delivered, however large it
+// is and however fast the end came.
+func TestAnswerBeforeTheEnd(t *testing.T) {
+	size := 4 << 20
+	if testbed.Race {
+		size = 256 << 10 // the detector makes reading many times slower
+	}
+	for _, transport := range []string{"stdio", "http", "sse"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.misbehave(t, transport)
+			c := p.raw(t)
+			c.initialize(t)
+			c.wantTool(t, 1, "ok")
+			c.callTool(t, 2, fmt.Sprintf("large-exit:%d", size))
+			if got := c.awaitTool(t, 2); got.IsError || len(got.text()) != size {
+				t.Errorf("the call gave %.300v, want %d bytes", got, size)
+			}
+			c.wantTool(t, 3, "ok")
+			c.wantNothingMore(t)
+		})
+	}
+}
+
+// Answers that nobody asked for, or no more, reach nobody: a second one to the
+// same request, some to requests that never were, one to a cancelled request.
+// A batch is taken apart. Whatever else is on stdout goes to the log.
+func TestStrayAnswers(t *testing.T) {
+	for _, transport := range []string{"stdio", "http", "sse"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.misbehave(t, transport)
+			c, other := p.raw(t), p.raw(t)
+			for _, c := range []*rawClient{c, other} {
+				c.initialize(t)
+				c.wantTool(t, 1, "ok")
+			}
+			c.wantTool(t, 2, "twice")
+			c.wantTool(t, 3, "never-asked")
+			c.wantTool(t, 4, "batch")
+			if transport == "stdio" {
+				c.wantTool(t, 5, "noise")
+				for _, line := range []string{"=== bad-fixture 0.0 ===", `{"level":"info","id":1,`, `"result":`, "done in 3 ms"} {
+					p.awaitLog(t, "backend", line, 1)
+				}
+			}
+			c.callTool(t, 6, "late")
+			p.awaitLog(t, "backend", "waiting for a cancellation", 1)
+			c.send(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6}}`)
+			p.awaitLog(t, "backend", "answered too late", 1)
+			for _, c := range []*rawClient{c, other} {
+				c.wantTool(t, 7, "ok")
+				c.wantNothingMore(t)
+			}
+			p.wantStarts(t, 1)
+		})
+	}
+}
+
+// A backend that closes one of its pipes but lives on has ended for its clients:
+// the call in flight is told so in time, and the next one is served by another
+// generation.
+func TestClosedPipes(t *testing.T) {
+	for fault, want := range map[string]string{"mute": "closed its stdout", "deaf": "closed its stdin"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.misbehave(t, "stdio", "-at", "EOF=hang")
+			c := p.raw(t)
+			c.initialize(t)
+			if fault == "deaf" {
+				// Nobody can know before something is written to it.
+				c.wantTool(t, 2, fault)
+				p.awaitLog(t, "backend", "staying in spite of the end of input", 1)
+			}
+			began := time.Now()
+			c.callTool(t, 3, fault)
+			got := c.awaitTool(t, 3)
+			if took := time.Since(began); took > deathLimit() {
+				t.Errorf("answered after %v", took)
+			}
+			if !got.IsError || !strings.Contains(got.text(), want) {
+				t.Errorf("the call gave %v, want an error that says it %s", got, want)
+			}
+			c.wantTool(t, 4, "ok")
+			c.wantNothingMore(t)
+			p.wantStarts(t, 2)
+		})
+	}
+}
+
+// What goes wrong at a start is told to whoever waits for it, once, and nothing
+// of it is left.
+func TestFaultyStarts(t *testing.T) {
+	for name, test := range map[string]struct {
+		transport string
+		flags     []string
+		more      string // of the [backend] section
+		want      []string
+	}{
+		"exits before the handshake":           {"http", []string{"-at", "start=exit"}, "", []string{"exited with status 3", "cannot find module 'x'"}},
+		"exits during the handshake":           {"stdio", []string{"-at", "initialize=exit:5", "-at", "server/discover=exit:5"}, "", []string{"exited with status 5", "exiting as told"}},
+		"exits during the handshake over HTTP": {"http", []string{"-at", "initialize=exit:5"}, "", []string{"exited with status 5", "exiting as told"}},
+		"never ready":                          {"http", []string{"-at", "start=hang"}, `start_timeout = "700ms"`, []string{"not ready within 700ms", "waited for port", "hanging at start"}},
+		"never healthy":                        {"http", []string{"-at", "health=hang"}, "start_timeout = \"700ms\"\nhealth = \"/health\"", []string{"not ready within 700ms", "waited for GET", "hanging as told"}},
+		"never answers":                        {"http", []string{"-at", "initialize=hang"}, `start_timeout = "700ms"`, []string{"not ready within 700ms", "waited for the handshake"}},
+		"in the background":                    {"http", []string{"-at", "start=orphan"}, "", []string{"exited with status 0", "in the foreground"}},
+		"a daemon":                             {"http", []string{"-at", "start=daemon"}, "", []string{"exited with status 0", "in the foreground"}},
+		"a daemon on the pipes":                {"stdio", []string{"-at", "start=daemon"}, "", []string{"exited with status 0", "in the foreground"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.configure(t, p.misbehaving(t, test.transport, test.flags...)+test.more+"\n")
+			c := p.raw(t)
+			c.initialize(t)
+			c.callTool(t, 1, "ok")
+			got := c.awaitTool(t, 1)
+			for _, want := range test.want {
+				if !got.IsError || !strings.Contains(got.text(), want) {
+					t.Errorf("the call gave %v, want an error with %q", got, want)
+				}
+			}
+			starts := p.starts(t)
+			c.callTool(t, 2, "ok")
+			if again := c.awaitTool(t, 2); !again.IsError {
+				t.Errorf("the second call gave %v", again)
+			}
+			c.wantNothingMore(t)
+			p.wantStarts(t, starts)
+			p.awaitState(t, "failed")
+			if left := p.liveNamed(t, fixture(t, "badserver")); len(left) > 0 {
+				t.Errorf("processes are left: %v", left)
+			}
+		})
+	}
+}
