@@ -43,7 +43,10 @@ func TestMain(m *testing.M) {
 	case "daemon":
 		doomedDaemon()
 	default:
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+			removeDocker()
+			os.Exit(code)
+		}))
 	}
 }
 
@@ -81,6 +84,17 @@ func spawnGrandchild() {
 	fmt.Fprintln(os.Stderr, "grandchild", cmd.Process.Pid)
 }
 
+// serveInAChild is what a shell does that does not exec.
+func serveInAChild(tricks []string) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), tricksVariable+"="+strings.Join(tricks, " "))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(4)
+}
+
 // serve does what both kinds do once they are up.
 func serve(tricks []string) {
 	if slices.Contains(tricks, "crash") {
@@ -93,6 +107,9 @@ func serve(tricks []string) {
 
 func httpBackend(tricks []string) {
 	begin(tricks)
+	if i := slices.Index(tricks, "child"); i >= 0 {
+		serveInAChild(slices.Delete(tricks, i, i+1))
+	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		if !slices.Contains(tricks, "deaf") && !slices.Contains(tricks, "no-stdin") {
@@ -194,9 +211,14 @@ func answerTo(message []byte) []byte {
 // doomedDaemon starts a backend, says its pid, and waits to be killed.
 func doomedDaemon() {
 	dir := os.Args[1]
+	var l Launch
+	if err := json.Unmarshal([]byte(os.Args[3]), &l); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	s := New(Config{
 		Launch: func(context.Context) (Launch, error) {
-			return selfAs("stdio", "deaf"), nil
+			return l, nil
 		},
 		RecordFile: filepath.Join(dir, "backend.json"), Marker: os.Args[2],
 	})

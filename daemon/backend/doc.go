@@ -38,6 +38,15 @@
 // What follows Stopping is decided when it is entered, and decided again by every
 // Start, Restart, Changed and Stop until the group is gone: so they coalesce.
 //
+// # Containers
+//
+// A command that is `docker run` or `podman run` starts what is no process of
+// its group: the container belongs to the engine, outlives a CLI that is killed,
+// and has a port on which the engine listens. So it gets labels, one for the
+// project and one for the generation, and "gone" means also that the engine lists
+// no container of the project any more; see container.go. Nothing without our
+// label is ever touched.
+//
 // # Limits
 //
 // What "the whole group" is depends on the system, see package process. Who

@@ -110,11 +110,14 @@ func (l *processLife) print(stream, line string) {
 
 // release records the process and lets it become the command.
 func (l *processLife) release(ctx context.Context) error {
-	err := writeRecord(l.runner.config.RecordFile, record{
+	r := record{
 		Process: l.proc.Identity(), Generation: l.plan.generation,
 		Command: l.plan.launch.Command, StartedAt: time.Now(),
-	})
-	if err != nil {
+	}
+	if l.plan.engine != nil {
+		r.Engine = l.plan.engine.argv
+	}
+	if err := writeRecord(l.runner.config.RecordFile, r); err != nil {
 		return fail(StartFailed, err.Error())
 	}
 	// A gate that somebody has stopped would hold up everything.
@@ -338,9 +341,18 @@ func (l *processLife) ownership(ctx context.Context, address netip.AddrPort) err
 			l.runner.log.Warn("checking who listens", slog.Any("error", err))
 			return nil
 		}
-		err = checkOwner(address, members)
-		if err == nil || try == ownerTries {
-			return err
+		stranger := checkOwner(address, members)
+		if stranger != nil && l.plan.engine != nil {
+			ours, err := l.servedByContainer(ctx, address)
+			if err != nil {
+				return err
+			}
+			if ours {
+				return nil
+			}
+		}
+		if stranger == nil || try == ownerTries {
+			return stranger
 		}
 		select {
 		case <-time.After(portPoll):
@@ -348,6 +360,22 @@ func (l *processLife) ownership(ctx context.Context, address netip.AddrPort) err
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// servedByContainer asks the engine whether the stranger on the port stands for
+// the generation's container.
+func (l *processLife) servedByContainer(ctx context.Context, address netip.AddrPort) (bool, error) {
+	e := l.plan.engine
+	l.waitFor(fmt.Sprintf("%s to say whose port %d is", e.name[0], address.Port()))
+	ours, err := e.serves(ctx, l.runner.marker(l.plan.generation), address)
+	switch {
+	case err == nil:
+		return ours, nil
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	}
+	return false, fail(StartFailed, fmt.Sprintf("whether %s listens on port %d for the backend is not known: %v",
+		holderOf(int(address.Port())), address.Port(), err))
 }
 
 // awaitHealth waits for an answer 2xx.
@@ -489,6 +517,11 @@ func (l *processLife) end(ctx context.Context) error {
 		return fail(Survivors, fmt.Sprintf("processes of the backend cannot be ended: %v", err))
 	}
 	l.output.Wait()
+	if e := l.plan.engine; e != nil {
+		if err := l.runner.removeContainers(ctx, e); err != nil {
+			return e.failure(err, Survivors)
+		}
+	}
 	if l.stdio != nil {
 		l.stdio.Wait()
 	}

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/debugmcp/devproxy/internal/process"
 )
 
 // stateListen is TCP_LISTEN in the state column of /proc/net/tcp.
@@ -127,6 +129,16 @@ func ownedBy(l listener, pids []int) bool {
 		hidden = hidden || errors.Is(err, fs.ErrPermission)
 	}
 	return hidden && len(holders(l.inode)) == 0
+}
+
+// mayBelongTo reports whether the listener's socket is open in a process that is
+// root or descends from it, or may be: because its holders are hidden from us, or
+// because root is no process of this machine.
+func mayBelongTo(l listener, root int) bool {
+	pids := holders(l.inode)
+	return len(pids) == 0 || !process.Alive(root) || slices.ContainsFunc(pids, func(pid int) bool {
+		return process.Descends(pid, root)
+	})
 }
 
 func hasSocket(pid int, inode uint64) (bool, error) {

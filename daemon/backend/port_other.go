@@ -13,3 +13,5 @@ func listeners(int) ([]listener, error) { return nil, errNotTold }
 func holders(uint64) []int { return nil }
 
 func ownedBy(listener, []int) bool { return true }
+
+func mayBelongTo(listener, int) bool { return true }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/process"
@@ -25,14 +26,18 @@ const (
 
 // processes is the runner that really starts something.
 //
-// A container started by a `docker run` command needs three things that differ,
-// each in one place: a label in the arguments (expand), an owner of the port
-// that is the engine's proxy (ownership), and removal by label (sweep and
-// processLife.end).
+// A container that a `docker run` command starts is no process of its group and
+// outlives it. So container.go has what differs for it, each called from one
+// place: labels in the arguments (spawn), an owner of the port that is the
+// engine's proxy (processLife.ownership), and the removal by label, at the end of
+// the generation (processLife.end) and before the next start, of what an earlier
+// daemon left (endOrphan) and of what came too late for the end (prepare).
 type processes struct {
 	config    Config
 	snapshots *snapshots
 	log       *slog.Logger
+	// engineWait bounds what is asked of a container engine at one time.
+	engineWait time.Duration
 
 	// sweeping holds one token; whoever has it may sweep, and owns swept.
 	sweeping chan struct{}
@@ -40,7 +45,9 @@ type processes struct {
 }
 
 func newProcesses(config Config, shots *snapshots, log *slog.Logger) *processes {
-	r := &processes{config: config, snapshots: shots, log: log, sweeping: make(chan struct{}, 1)}
+	r := &processes{
+		config: config, snapshots: shots, log: log, engineWait: defaultEngineWait, sweeping: make(chan struct{}, 1),
+	}
 	r.sweeping <- struct{}{}
 	return r
 }
@@ -82,6 +89,9 @@ func (r *processes) endOrphan(ctx context.Context) error {
 	if err != nil {
 		return fail(Survivors, fmt.Sprintf("processes that an earlier daemon left cannot be ended: %v", err))
 	}
+	if err := r.removeOrphans(ctx, old); err != nil {
+		return err
+	}
 	return removeRecord(r.config.RecordFile)
 }
 
@@ -105,11 +115,16 @@ func (r *processes) prepare(ctx context.Context, o order) (plan, error) {
 	if err := r.sweep(ctx); err != nil {
 		return plan{}, err
 	}
+	p := plan{order: o, launch: l, engine: r.engineOf(l)}
+	if p.engine != nil {
+		if err := r.clear(ctx, p); err != nil {
+			return plan{}, err
+		}
+	}
 	o.note("looking at the watched files")
 	if err := r.baseline(ctx); err != nil {
 		return plan{}, err
 	}
-	p := plan{order: o, launch: l}
 	if l.Transport != Stdio {
 		if p.port, err = choosePort(ctx, l.Port); err != nil {
 			return plan{}, err
@@ -148,6 +163,9 @@ func (r *processes) baseline(ctx context.Context) error {
 func (r *processes) spawn(ctx context.Context, p plan) (life, error) {
 	p.note("starting the process")
 	command, env := p.expand()
+	if p.engine != nil {
+		command = labelled(command, r.config.Marker, r.marker(p.generation))
+	}
 	proc, err := process.Start(process.Spec{
 		Path: p.launch.Path, Args: command[1:], Dir: p.launch.Dir, Env: env,
 		Marker: r.marker(p.generation),

@@ -577,13 +577,15 @@ func TestAShutdownDuringAStart(t *testing.T) {
 	h.mustEnd()
 }
 
-func TestTheOrphanOfADeadDaemonIsEnded(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("started as a child of this test, it would count as one of ours")
+// killedDaemon lets a daemon start the backend, kills the daemon with SIGKILL,
+// and returns the backend's pid.
+func killedDaemon(t *testing.T, dir, marker string, l Launch) int {
+	t.Helper()
+	launch, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
 	}
-	dir, marker := t.TempDir(), markerOf(t)
-	daemon := exec.Command(os.Args[0], dir, marker)
+	daemon := exec.Command(os.Args[0], dir, marker, string(launch))
 	daemon.Env = append(os.Environ(), roleVariable+"=daemon")
 	stdout, err := daemon.StdoutPipe()
 	if err != nil {
@@ -593,15 +595,22 @@ func TestTheOrphanOfADeadDaemonIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatalf("the daemon says %q", line)
-	}
 	_ = daemon.Process.Kill()
 	_ = daemon.Wait()
+	pid, notNumber := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil || notNumber != nil {
+		t.Fatalf("the daemon says %q, %v", line, err)
+	}
+	return pid
+}
+
+func TestTheOrphanOfADeadDaemonIsEnded(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("started as a child of this test, it would count as one of ours")
+	}
+	dir, marker := t.TempDir(), markerOf(t)
+	pid := killedDaemon(t, dir, marker, selfAs("stdio", "deaf"))
 	if err := syscall.Kill(pid, 0); err != nil {
 		t.Fatalf("it has not outlived its daemon: %v", err)
 	}

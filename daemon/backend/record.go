@@ -18,6 +18,9 @@ type record struct {
 	Generation uint64           `json:"generation"`
 	Command    []string         `json:"command"`
 	StartedAt  time.Time        `json:"started_at"`
+	// Engine is the program of the container engine with its global options;
+	// empty if the command runs no container.
+	Engine []string `json:"engine,omitempty"`
 }
 
 func writeRecord(path string, r record) error {

@@ -59,6 +59,9 @@ type plan struct {
 
 	launch Launch
 	port   int
+	// engine is that of the container which the command runs; nil if it runs
+	// none.
+	engine *engine
 }
 
 const (

@@ -166,6 +166,12 @@ func (k kinship) above(ancestor, pid int) bool {
 	return false
 }
 
+// Descends reports whether pid is ancestor or stands below it.
+func Descends(pid, ancestor int) bool {
+	stats, err := listStats()
+	return err == nil && kin(stats).above(ancestor, pid)
+}
+
 func procPath(pid int, name string) string {
 	return "/proc/" + strconv.Itoa(pid) + "/" + name
 }
