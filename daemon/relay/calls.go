@@ -106,6 +106,7 @@ func (r *Router) newCall(c *client, id wire.ID, req era.Request, size int, b *ba
 	}
 	c.calls[id] = call
 	c.openBytes += size
+	r.openBytes += size
 	if b != nil {
 		b.open++
 	}
@@ -207,6 +208,7 @@ func (r *Router) release(call *call) {
 	c.noteLate(call.req)
 	delete(c.calls, call.id)
 	c.openBytes -= call.size
+	r.openBytes -= call.size
 	c.session.view.inFlight.Add(-1)
 	if call.batch != nil {
 		r.settleBatch(c, call.batch)

@@ -62,8 +62,9 @@ func (r *Router) tellListen(l *listen, source era.Era, method string, params []b
 	case !ok:
 	case l.acked:
 		r.notify(l.client, method, out)
-	default:
-		l.note(lateNotice{method, string(out)})
+	case !l.note(lateNotice{method, string(out)}):
+		r.log.Warn("too much came before a listen was acknowledged; a notification is dropped",
+			"session", l.client.session.id, "method", method, "limit", maxLateBytes)
 	}
 }
 

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -18,6 +19,12 @@ const (
 	// maxOpenBytes bounds their size together: they are kept until answered,
 	// because some have to be sent again.
 	maxOpenBytes = 256 << 20
+	// maxAllOpenBytes bounds that of all clients: the backend may read all they
+	// send and answer nothing.
+	maxAllOpenBytes = 512 << 20
+	// maxPeerBytes bounds what a client says of itself, which is kept as long as
+	// it is attached. Icons may be part of it.
+	maxPeerBytes = 1 << 20
 	// endGrace is how long what a client has asked may go on when its input has
 	// ended: the shim exits within 250 ms.
 	endGrace = 150 * time.Millisecond
@@ -197,7 +204,7 @@ func (r *Router) frame(c *client, frame []byte, b *batch) {
 		return
 	}
 	if m.Method != "" {
-		c.session.view.last.Store(&lastView{method: m.Method, at: time.Now()})
+		c.session.view.last.Store(&lastView{method: short(m.Method), at: time.Now()})
 	}
 	switch m.Kind {
 	case wire.Request:
@@ -297,11 +304,14 @@ func (r *Router) request(c *client, m wire.Message, size int, b *batch) {
 			Code: wire.CodeInvalidRequest, Message: "a request with this id is already in flight"}))
 		return
 	}
-	if len(c.calls) >= maxOpen || c.openBytes+size > maxOpenBytes {
-		r.reply(c, b, wire.NewFailure(m.ID, Failure{Reason: ReasonTooManyOpen}.Error()))
+	if why := r.tooMuchOpen(c, size); why != "" {
+		r.reply(c, b, wire.NewFailure(m.ID, Failure{Reason: ReasonTooManyOpen, Message: why}.Error()))
 		return
 	}
 	req, refusal := era.Classify(m, c.said)
+	if refusal == nil {
+		refusal = tooTalkative(req.Peer)
+	}
 	if refusal != nil {
 		r.reply(c, b, wire.NewFailure(m.ID, refusal))
 		return
@@ -311,6 +321,31 @@ func (r *Router) request(c *client, m wire.Message, size int, b *batch) {
 	}
 	call := r.newCall(c, m.ID, req, size, b)
 	r.dispatch(call)
+}
+
+// tooMuchOpen says which limit a request of that size passes, "" if none.
+func (r *Router) tooMuchOpen(c *client, size int) string {
+	switch {
+	case len(c.calls) >= maxOpen:
+		return fmt.Sprintf("%d requests of this client are open, and no more may be", maxOpen)
+	case c.openBytes+size > maxOpenBytes:
+		return fmt.Sprintf("requests of %d bytes of this client are open, and no more than %d bytes may be", c.openBytes, maxOpenBytes)
+	case r.openBytes+size > maxAllOpenBytes:
+		return fmt.Sprintf("requests of %d bytes of all clients are open, and no more than %d bytes may be", r.openBytes, maxAllOpenBytes)
+	}
+	return ""
+}
+
+// tooTalkative refuses a client that says too much of itself.
+func tooTalkative(p era.Peer) *wire.Error {
+	size := len(p.Version) + len(p.Info) + len(p.Capabilities)
+	if size <= maxPeerBytes {
+		return nil
+	}
+	return &wire.Error{
+		Code:    wire.CodeInvalidParams,
+		Message: fmt.Sprintf("Invalid params: clientInfo and capabilities have %d bytes, and no more than %d may be", size, maxPeerBytes),
+	}
 }
 
 // heardModern notes what a modern client says of itself in each request.

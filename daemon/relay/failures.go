@@ -39,6 +39,7 @@ const (
 	ReasonRequestLost  = "request-lost"
 	ReasonTooManyHeld  = "too-many-held"
 	ReasonTooManyOpen  = "too-many-open"
+	ReasonSubscribed   = "too-many-subscriptions"
 	ReasonTooLarge     = "message-too-large"
 	ReasonOverLimit    = "over-limit"
 	ReasonShuttingDown = "shutting-down"
@@ -196,6 +197,11 @@ func Failures() []FailureRow {
 			ReasonOverLimit, -31924,
 			"a message to or from the backend is larger than devproxy passes on",
 			"send or ask for less, or raise the limit if the message names a key of devproxy.toml",
+		},
+		{
+			ReasonSubscribed, -31925,
+			"this client subscribes to too much",
+			"unsubscribe from something, or end a listen, first",
 		},
 	}
 }

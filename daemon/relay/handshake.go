@@ -29,7 +29,7 @@ func (r *Router) initialize(call *call) {
 	c.said.Peer = cloned(call.req.Peer)
 	c.peer = c.said.Peer
 	asked, _ := memberString(call.req.Params, "protocolVersion")
-	r.tell(call, asked)
+	r.tell(call, short(asked))
 	r.publishGreeting()
 }
 

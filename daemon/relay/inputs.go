@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -31,6 +32,9 @@ const (
 	urlWait = time.Minute
 	// maxAsks bounds what one backend may have asked and not got answered.
 	maxAsks = 1024
+	// maxAskBytes bounds the size of it, as far as it is kept: a question that a
+	// client was sent is not.
+	maxAskBytes = 32 << 20
 )
 
 // statePrefix marks the request states that are minted here.
@@ -67,10 +71,31 @@ func (r *Router) question(l *link, m wire.Message, via int64) {
 	case m.Method == methodPing:
 		r.respondBackend(l, l.owner, reply{server: m.ID, result: []byte("{}")})
 	case len(l.asks)+len(l.parked)+len(r.seekers) >= maxAsks:
-		r.respondBackend(l, l.owner, refuseQuestion(m.ID, "too many requests to the client are open"))
+		r.respondBackend(l, l.owner, refuseQuestion(m.ID,
+			fmt.Sprintf("%d requests to clients are open, and no more may be", maxAsks)))
+	case r.askedBytes(l)+len(m.ID)+len(m.Params) > maxAskBytes:
+		r.respondBackend(l, l.owner, refuseQuestion(m.ID,
+			fmt.Sprintf("requests to clients of more than %d bytes would be open", maxAskBytes)))
 	default:
 		r.route(l, m.ID, in, via)
 	}
+}
+
+// askedBytes is the size of what is kept of the open questions of a link.
+func (r *Router) askedBytes(l *link) int {
+	size := 0
+	for server, a := range l.asks {
+		size += len(server) + len(a.token)
+	}
+	for p := range l.parked {
+		for _, q := range p.dialogue.open {
+			size += len(q.server) + len(q.input.Params)
+		}
+	}
+	for _, s := range r.seekers {
+		size += len(s.server) + len(s.input.Params)
+	}
+	return size
 }
 
 // route finds whom to ask: whoever's call the question came with; else, newest

@@ -427,7 +427,7 @@ type (
 
 // Message implements Sink.
 func (s sink) Message(m wire.Message, via int64) {
-	size := len(m.Params) + len(m.Result) + len(m.Error)
+	size := eventBytes + len(m.Method) + len(m.Params) + len(m.Result) + len(m.Error)
 	s.router.mail.postMessage(messageEvent{s.link, m, via}, size, s.link.abandoned)
 }
 

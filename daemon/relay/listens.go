@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -22,17 +24,69 @@ type listen struct {
 	acked   bool
 	// late is what came before the acknowledgement, which must be the first
 	// message.
-	late []lateNotice
+	late      []lateNotice
+	lateBytes int
 }
 
 type lateNotice struct{ method, params string }
 
+const (
+	// maxTopics bounds what one client subscribes to, over all its subscriptions
+	// and listens, each of which counts as well: an HTTP backend gets a connection
+	// for each.
+	maxTopics = 4096
+	// maxTopicBytes bounds the length of it: a kibibyte for each.
+	maxTopicBytes = maxTopics << 10
+	// maxLateBytes bounds what is kept for after an acknowledgement, for which a
+	// backend has askWait.
+	maxLateBytes = 1 << 20
+)
+
 // note keeps a notice for after the acknowledgement, once: what is said twice
-// before it can be said at all is the same news.
-func (l *listen) note(n lateNotice) {
-	if !slices.Contains(l.late, n) {
-		l.late = append(l.late, n)
+// before it can be said at all is the same news. It reports false if too much is
+// kept already.
+func (l *listen) note(n lateNotice) bool {
+	if slices.Contains(l.late, n) {
+		return true
 	}
+	size := eventBytes + len(n.params)
+	if l.lateBytes+size > maxLateBytes {
+		return false
+	}
+	l.late = append(l.late, n)
+	l.lateBytes += size
+	return true
+}
+
+// tooMuchWanted says which limit the client passes if it subscribes to these
+// too, "" if none.
+func (c *client) tooMuchWanted(uris []string, unknown []wire.Member) string {
+	count, size := wanted(uris, unknown)
+	for uri := range c.subs {
+		count, size = count+1, size+len(uri)
+	}
+	for _, l := range c.listens {
+		n, bytes := wanted(l.filter.URIs, l.filter.Unknown)
+		count, size = count+n, size+bytes
+	}
+	switch {
+	case count > maxTopics:
+		return fmt.Sprintf("this client would subscribe to %d things, and no more than %d may be", count, maxTopics)
+	case size > maxTopicBytes:
+		return fmt.Sprintf("what this client subscribes to would have %d bytes, and no more than %d may be", size, maxTopicBytes)
+	}
+	return ""
+}
+
+// wanted counts a listen, or a subscription.
+func wanted(uris []string, unknown []wire.Member) (count, size int) {
+	for _, uri := range uris {
+		size += len(uri)
+	}
+	for _, m := range unknown {
+		size += len(m.RawKey) + len(m.Value)
+	}
+	return max(1, len(uris)), size
 }
 
 // waiter is who wants to know what the backend said about a topic: a listen, or
@@ -94,11 +148,14 @@ func (r *Router) listen(call *call) {
 		r.fail(call, refusal)
 		return
 	}
-	if len(c.listens) >= maxOpen || len(filter.URIs) > maxOpen {
-		r.failOwn(call, Failure{Reason: ReasonTooManyOpen})
+	if why := c.tooMuchWanted(filter.URIs, filter.Unknown); why != "" {
+		r.failOwn(call, Failure{Reason: ReasonSubscribed, Message: why})
 		return
 	}
 	r.release(call)
+	for i, m := range filter.Unknown { // what is kept must not hold on to the frame it came in
+		filter.Unknown[i].RawKey, filter.Unknown[i].Value = bytes.Clone(m.RawKey), bytes.Clone(m.Value)
+	}
 	r.lastKey++
 	l := &listen{
 		client: c, id: call.id, number: r.lastKey,
@@ -172,7 +229,7 @@ func (r *Router) acknowledge(l *listen) {
 	for _, n := range l.late {
 		r.notify(l.client, n.method, []byte(n.params))
 	}
-	l.late = nil
+	l.late, l.lateBytes = nil, 0
 }
 
 // endListen ends a listen that the client has cancelled. It gets no answer.
@@ -218,8 +275,8 @@ func (r *Router) subscribe(call *call) {
 		return
 	}
 	_, have := c.subs[uri]
-	if !have && len(c.subs) >= maxOpen {
-		r.failOwn(call, Failure{Reason: ReasonTooManyOpen})
+	if why := c.tooMuchWanted([]string{uri}, nil); !have && why != "" {
+		r.failOwn(call, Failure{Reason: ReasonSubscribed, Message: why})
 		return
 	}
 	t := topic{uri: uri}

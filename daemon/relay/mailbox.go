@@ -7,6 +7,10 @@ import "sync"
 // whole mailbox, so this bounds memory and delays nobody for long.
 const mailboxLimit = 64 << 20
 
+// eventBytes is about what an event takes beside the text of its message. It
+// counts, since a backend may send millions of messages that say next to nothing.
+const eventBytes = 256
+
 // event is something that happened outside the loop.
 type event interface{ handle(r *Router) }
 

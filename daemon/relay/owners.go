@@ -54,6 +54,9 @@ func (r *Router) noteTask(l *link, call *call, result []byte) {
 // its notifications are dropped.
 const maxOwned = 1024
 
+// maxOwnedName bounds each name; of what has a longer one nothing is remembered.
+const maxOwnedName = 4 << 10
+
 // owners maps names to clients. The zero value is empty.
 type owners struct {
 	byName map[string]*client
@@ -61,6 +64,9 @@ type owners struct {
 }
 
 func (o *owners) note(name string, c *client) {
+	if len(name) > maxOwnedName {
+		return
+	}
 	if o.byName == nil {
 		o.byName = make(map[string]*client)
 	}

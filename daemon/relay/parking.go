@@ -3,6 +3,7 @@ package relay
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"fmt"
 	"strings"
 
 	"github.com/debugmcp/devproxy/daemon/era"
@@ -49,7 +50,8 @@ func (r *Router) park(l *link, server wire.ID, in era.Input, lg *leg) {
 		l.parked[p] = struct{}{}
 	}
 	if !p.dialogue.ask(server, in) {
-		r.respondBackend(l, p.client, refuseQuestion(server, "the call has too many open questions"))
+		r.respondBackend(l, p.client, refuseQuestion(server,
+			fmt.Sprintf("%d questions of this call are open, and no more may be", maxQuestions)))
 		return
 	}
 	r.gather(p)
@@ -90,6 +92,21 @@ func (r *Router) mintState(p *pending) string {
 		}
 	})
 	return state
+}
+
+// maxUnfinished bounds the requests of one client that were answered with
+// input_required and that it has not come back to. Those that wait on a backend
+// are bounded by what that may ask.
+const maxUnfinished = 1024
+
+func (r *Router) unfinished(c *client) int {
+	n := 0
+	for _, p := range r.states {
+		if p.client == c {
+			n++
+		}
+	}
+	return n
 }
 
 // isRetry reports whether a request goes on with something that was begun here,

@@ -73,11 +73,12 @@ type Router struct {
 	spawn   func(func(context.Context)) context.CancelCauseFunc
 	lastKey uint64 // of the names minted towards clients
 
-	backend backend
-	held    holding
-	shared  *link // of the current generation, nil while there is none
-	links   map[*link]struct{}
-	retired map[*link]struct{} // of sessions that have ended, about to be closed
+	backend   backend
+	held      holding
+	openBytes int   // of the requests of all clients that are open
+	shared    *link // of the current generation, nil while there is none
+	links     map[*link]struct{}
+	retired   map[*link]struct{} // of sessions that have ended, about to be closed
 	// starter is the client whose request started the backend last, and how it
 	// presented itself.
 	starter     *client

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,14 +16,14 @@ var (
 	// ErrEnded: the client's input ended and what could be answered was.
 	ErrEnded = errors.New("the client's input ended")
 	// ErrSlowConsumer: the client did not read while its outbox was full.
-	ErrSlowConsumer = errors.New("the client does not read its messages")
+	ErrSlowConsumer = fmt.Errorf("the client does not read its messages, and its outbox is full (%d bytes)", outboxLimit)
 	// ErrShutdown: the daemon stops for good.
 	ErrShutdown = errors.New("devproxy is shutting down")
 	// ErrRestart: the daemon hands over to a successor, which serves the client
 	// when it attaches again.
 	ErrRestart = errors.New("devproxy is restarting")
 	// ErrTooManySessions: MaxSessions are attached.
-	ErrTooManySessions = errors.New("too many clients are attached")
+	ErrTooManySessions = fmt.Errorf("too many clients are attached; a daemon serves %d at most", MaxSessions)
 )
 
 // MaxSessions bounds the attached clients. Hosts that spawn a server per agent
@@ -61,7 +62,7 @@ func (r *Router) Attach(shim Shim) (*Session, error) {
 	}
 	s := &Session{
 		id:       r.sessionIDs.Add(1),
-		shim:     shim,
+		shim:     Shim{PID: shim.PID, Version: short(shim.Version), Resumed: shim.Resumed},
 		attached: time.Now(),
 		router:   r,
 		out:      newOutbox(),

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/wire"
@@ -288,7 +289,7 @@ func TestLimits(t *testing.T) {
 			}
 			w.run(`
 				A> {"jsonrpc":"2.0","id":"x","method":"ping"}
-				A< {"jsonrpc":"2.0","id":"x","error":{"code":-31921,$*
+				A< {"jsonrpc":"2.0","id":"x","error":{"code":-31921,"message":"4096 requests of this client are open, and no more may be",$*
 				L1> {"jsonrpc":"2.0","id":7,"result":{}}
 				A< $*
 				A> {"jsonrpc":"2.0","id":"x","method":"ping"}
@@ -296,6 +297,177 @@ func TestLimits(t *testing.T) {
 			w.clients["A"].session.Close(errors.New("gone"))
 			synctest.Wait()
 		})
+	})
+	t.Run("open bytes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.run(`
+				up legacy shared {}
+				attach A
+				A> {"jsonrpc":"2.0","id":1,"method":"made/up","params":{${M}}}
+				L1< $*
+				attach B`)
+			r := w.router
+			a := r.order[0]
+			size := a.openBytes
+			if size == 0 || r.openBytes != size {
+				t.Fatalf("%d bytes of the client and %d of all are counted", size, r.openBytes)
+			}
+			w.vars["CALL"] = `{"jsonrpc":"2.0","id":9,"method":"made/up","params":{` + w.vars["M"] + `}}`
+			// As if there were more, without the memory for it.
+			a.openBytes += maxOpenBytes - 2*size + 1
+			w.run(`
+				A> ${CALL}
+				A< {"jsonrpc":"2.0","id":9,"error":{"code":-31921,"message":"requests of $* bytes of this client are open, and no more than 268435456 bytes may be",$*`)
+			a.openBytes -= maxOpenBytes - 2*size + 1
+			r.openBytes += maxAllOpenBytes - 2*size + 1
+			w.run(`
+				A> ${CALL}
+				A< {"jsonrpc":"2.0","id":9,"error":{"code":-31921,"message":"requests of $* bytes of all clients are open, and no more than 536870912 bytes may be",$*
+				A gone
+				L1< cancel 1
+				B> ${CALL}
+				L1< $*
+				B gone
+				L1< cancel 2`)
+			if r.openBytes != maxAllOpenBytes-2*size+1 {
+				t.Errorf("%d bytes count as open when nobody is there", r.openBytes-(maxAllOpenBytes-2*size+1))
+			}
+		})
+	})
+	t.Run("words of a client", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.vars["NAME"] = strings.Repeat("ä", maxShown)
+			w.vars["BIG"] = strings.Repeat("x", maxPeerBytes)
+			w.run(`
+				attach A
+				A> {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"old","version":"${BIG}"}}}
+				A< {"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: clientInfo and capabilities have $* bytes, and no more than 1048576 may be"}}
+				A> {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"${NAME}","capabilities":{},"clientInfo":{"name":"${NAME}","version":"${NAME}"}}}
+				A< {"jsonrpc":"2.0","id":0,"result":$*
+				A> {"jsonrpc":"2.0","method":"${NAME}"}
+				quiet`)
+			s := w.router.Snapshot()[0]
+			for _, text := range []string{s.ClientName, s.ClientVersion, s.LastMethod} {
+				if len(text) > maxShown || !strings.HasSuffix(text, "ä…") || !utf8.ValidString(text) {
+					t.Errorf("the status shows %d bytes, %q", len(text), text)
+				}
+			}
+		})
+	})
+	t.Run("subscriptions", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.vars["BIG"] = strings.Repeat("x", maxTopicBytes)
+			w.run(`
+				facts legacy ${ALL}
+				attach A
+				A> ${INIT}
+				A< $*`)
+			subscribe := func(n int) {
+				frame := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"made://up/%d"}}`, n)
+				if err := w.clients["A"].session.Receive(t.Context(), frame); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			for n := range maxTopics - 1 {
+				w.router.order[0].subs[fmt.Sprintf("made://up/%d", n)] = struct{}{}
+			}
+			subscribe(maxTopics - 1)
+			w.must(`A< {"jsonrpc":"2.0","id":1,"result":{}}`)
+			subscribe(maxTopics)
+			w.run(`A< {"jsonrpc":"2.0","id":1,"error":{"code":-31925,"message":"this client would subscribe to 4097 things, and no more than 4096 may be",$*`)
+			subscribe(7) // it has that one already
+			w.run(`
+				A< {"jsonrpc":"2.0","id":1,"result":{}}
+				A> {"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"made://up/7"}}
+				A< {"jsonrpc":"2.0","id":1,"result":{}}
+				A> {"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"${BIG}"}}
+				A< {"jsonrpc":"2.0","id":1,"error":{"code":-31925,"message":"what this client subscribes to would have $* bytes, and no more than 4194304 may be",$*`)
+			subscribe(maxTopics)
+			w.must(`A< {"jsonrpc":"2.0","id":1,"result":{}}`)
+		})
+	})
+	t.Run("listens", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			uris := func(n int) string {
+				var all []string
+				for i := range n {
+					all = append(all, fmt.Sprintf(`"made://up/%d"`, i))
+				}
+				return strings.Join(all, ",")
+			}
+			w.vars["HALF"], w.vars["MORE"] = uris(maxTopics/2), uris(maxTopics/2+1)
+			w.vars["BIG"] = strings.Repeat("x", maxTopicBytes)
+			w.run(`
+				facts modern ${ALL}
+				attach A
+				A> {"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{${M},"notifications":{"resourceSubscriptions":[${HALF}]}}}
+				A< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",$*
+				A> {"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{${M},"notifications":{"resourceSubscriptions":[${MORE}]}}}
+				A< {"jsonrpc":"2.0","id":2,"error":{"code":-31925,"message":"this client would subscribe to 4097 things, and no more than 4096 may be",$*
+				A> {"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{${M},"notifications":{"taskIds":["${BIG}"]}}}
+				A< {"jsonrpc":"2.0","id":2,"error":{"code":-31925,"message":"what this client subscribes to would have $*
+				A> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
+				A> {"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{${M},"notifications":{"resourceSubscriptions":[${MORE}]}}}
+				A< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",$*`)
+		})
+	})
+	t.Run("before an acknowledgement", func(t *testing.T) {
+		l := &listen{}
+		notice := func(n int) lateNotice {
+			return lateNotice{noteUpdated, fmt.Sprintf("%04d", n) + strings.Repeat("x", 4<<10)}
+		}
+		size := eventBytes + len(notice(0).params)
+		for n := range 2 * maxLateBytes / size {
+			if fits := (n+1)*size <= maxLateBytes; l.note(notice(n)) != fits {
+				t.Fatalf("notice %d: %v", n, !fits)
+			}
+		}
+		l.lateBytes = maxLateBytes
+		if !l.note(notice(0)) || l.note(lateNotice{noteTools, "new"}) {
+			t.Error("what is kept already is refused, or something new is not")
+		}
+	})
+	t.Run("unfinished", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.must(`up legacy own {"tools":{}}`)
+			w.must(`attach B`)
+			synctest.Wait()
+			answer := func(id int) {
+				w.must(`B> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{${M},"name":"a"}}`)
+				synctest.Wait()
+				w.must(`L1< $*`)
+				w.links[0].sink.Message(wire.NewFailure(wire.IntID(int64(id)), &wire.Error{
+					Code: era.CodeURLElicitation, Data: []byte(`{"elicitations":[{"mode":"url","elicitationId":"e","url":"http://x","message":"m"}]}`),
+				}), 0)
+				synctest.Wait()
+			}
+			for id := range maxUnfinished {
+				answer(id + 1)
+				w.must(`B< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",$*`)
+			}
+			answer(maxUnfinished + 1)
+			w.run(`
+				B< {"jsonrpc":"2.0","id":1,"result":{$*1024 requests of this client wait for input$*
+				wait 10m`)
+			answer(maxUnfinished + 2)
+			w.must(`B< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",$*`)
+		})
+	})
+	t.Run("names of tasks and pages", func(t *testing.T) {
+		o := owners{}
+		for n := range 2 * maxOwned {
+			o.note(fmt.Sprint(n), &client{})
+		}
+		o.note(strings.Repeat("x", maxOwnedName+1), &client{})
+		if len(o.byName) != maxOwned || len(o.order) != maxOwned || o.owner(fmt.Sprint(2*maxOwned-1)) == nil || o.owner("0") != nil {
+			t.Errorf("%d and %d names are kept", len(o.byName), len(o.order))
+		}
 	})
 	t.Run("sessions", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -310,7 +482,7 @@ func TestLimits(t *testing.T) {
 					first = s
 				}
 			}
-			if _, err := w.router.Attach(Shim{}); !errors.Is(err, ErrTooManySessions) {
+			if _, err := w.router.Attach(Shim{}); !errors.Is(err, ErrTooManySessions) || !strings.Contains(err.Error(), "4096") {
 				t.Errorf("one session too many: %v", err)
 			}
 			first.Close(errors.New("gone"))
@@ -471,6 +643,11 @@ func TestMailboxBound(t *testing.T) {
 		if got := len(m.take()); got != 2 {
 			t.Errorf("%d events", got)
 		}
+		// A message counts even if it says nothing.
+		sink{&Router{mail: m}, &link{}}.Message(wire.NewNotification("x", nil), 0)
+		if m.bytes <= eventBytes {
+			t.Errorf("a message counts as %d bytes", m.bytes)
+		}
 		synctest.Wait()
 		<-done
 		// A link that is given up does not wait for the loop.
@@ -523,7 +700,7 @@ func TestQuestionLimits(t *testing.T) {
 				ask(w, w.links[0], n)
 			}
 			w.run(`
-				L1< {"jsonrpc":"2.0","id":64,"error":{"code":-32603,"message":"the call has too many open questions"}}
+				L1< {"jsonrpc":"2.0","id":64,"error":{"code":-32603,"message":"64 questions of this call are open, and no more may be"}}
 				wait 20ms
 				B< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",$*`)
 		})
@@ -546,7 +723,32 @@ func TestQuestionLimits(t *testing.T) {
 			for range maxAsks {
 				w.must("A< $*")
 			}
-			w.run(`L1< {"jsonrpc":"2.0","id":1024,"error":{"code":-32603,"message":"too many requests to the client are open"}}`)
+			w.run(`L1< {"jsonrpc":"2.0","id":1024,"error":{"code":-32603,"message":"1024 requests to clients are open, and no more may be"}}`)
+		})
+	})
+	t.Run("bytes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.must("up legacy shared {}")
+			synctest.Wait()
+			// Nobody is there to be asked, so it is kept for a while.
+			big := func(size int) {
+				l := w.links[0]
+				l.sink.Message(wire.NewRequest(wire.IntID(int64(size)), methodElicit, bytes.Repeat([]byte("1"), size)), 0)
+				synctest.Wait()
+			}
+			w.run("attach A") // opens the link
+			big(maxAskBytes - 1000)
+			w.run("quiet")
+			big(2000)
+			w.run(`
+				L1< {"jsonrpc":"2.0","id":2000,"error":{"code":-32603,"message":"requests to clients of more than 33554432 bytes would be open"}}
+				wait 5s
+				L1< {"jsonrpc":"2.0","id":$n,"error":$*`)
+			big(3000)
+			w.run(`quiet
+				wait 5s
+				L1< {"jsonrpc":"2.0","id":3000,"error":$*`)
 		})
 	})
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"strings"
 	"time"
 
 	"github.com/debugmcp/devproxy/daemon/era"
@@ -60,6 +61,19 @@ func (s *Session) status() SessionStatus {
 	return status
 }
 
+// maxShown bounds each of a client's own words that status shows: a name is
+// one, and the status of some thousand clients has to fit into one answer.
+const maxShown = 256
+
+// short cuts a text to maxShown bytes. A copy holds on to nothing that it was
+// cut from.
+func short(text string) string {
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown-len("…")], "") + "…"
+	}
+	return strings.Clone(text)
+}
+
 // Greeting is who the shared handshake of a start speaks for: era, version and
 // name of the client whose request starts the backend (of the newest client if
 // none did), and the union of the capabilities of all attached ones. It may be
@@ -84,10 +98,11 @@ func (r *Router) publishSessions() {
 func (r *Router) publishPeer(c *client) {
 	p := &peerView{stale: r.stale(c)}
 	if e := c.eraNow(); e != era.None {
-		p.era, p.protocol = e.String(), c.peer.Version
+		p.era, p.protocol = e.String(), short(c.peer.Version)
 	}
-	p.name, _ = memberString(c.peer.Info, "name")
-	p.version, _ = memberString(c.peer.Info, "version")
+	name, _ := memberString(c.peer.Info, "name")
+	version, _ := memberString(c.peer.Info, "version")
+	p.name, p.version = short(name), short(version)
 	if c.link != nil && c.link.state == linkOpen {
 		p.link = c.link.facts.Era.String() + " " + c.link.facts.Version
 	}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/debugmcp/devproxy/daemon/era"
@@ -53,6 +54,13 @@ func (r *Router) urlRequired(l *link, call *call, e *wire.Error) {
 	}
 	if len(u.waits) > 0 {
 		r.awaitURL(l, call)
+		return
+	}
+	if r.unfinished(call.client) >= maxUnfinished {
+		r.failOwn(call, Failure{
+			Reason: ReasonTooManyOpen, State: r.backend.state(), Generation: r.backend.number,
+			Message: fmt.Sprintf("%d requests of this client wait for input that it was asked for, and no more may", maxUnfinished),
+		})
 		return
 	}
 	u.open = nil
