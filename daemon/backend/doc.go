@@ -8,7 +8,9 @@
 //     whole process group of the last is gone, its output is read and its links
 //     are joined; if a group outlives the stop ladder nothing starts any more, and
 //     the state names the survivors.
-//   - One start serves all who need it, however many ask.
+//   - One start serves all who need it, however many ask. No start begins during a
+//     build, which may have done half of its work: restarts and rebuilds that meet
+//     end in one new generation.
 //   - A start can be abandoned wherever it is. Whatever it had begun is ended.
 //   - A start that fails for a request or a person is not repeated by itself; a
 //     crash of what has served is, with growing delays and an end.

@@ -488,13 +488,15 @@ func TestRebuildsThatMeet(t *testing.T) {
 			}))
 		}
 		time.Sleep(time.Second)
-		if got := outcome(results[0]); got != "ok" {
-			t.Errorf("first: %s", got)
+		for _, result := range results {
+			if got := outcome(result); got != "pending" {
+				t.Errorf("after the first build: %s", got)
+			}
 		}
 		time.Sleep(time.Second)
-		for _, result := range results[1:] {
+		for _, result := range results {
 			if got := outcome(result); got != "ok" {
-				t.Errorf("later: %s", got)
+				t.Errorf("after the second build: %s", got)
 			}
 		}
 		// The second build is for all who asked while the first ran: it may have
@@ -502,8 +504,56 @@ func TestRebuildsThatMeet(t *testing.T) {
 		if builds != 2 {
 			t.Errorf("%d builds, want 2", builds)
 		}
-		b.heard("Down 1 backend-restarted, Starting 2, Up 2, Down 2 backend-restarted, Starting 3, Up 3")
+		b.heard("Down 1 backend-restarted, Starting 2, Up 2")
 	})
+}
+
+// A restart and a rebuild that meet end in one new generation, in either order,
+// whatever becomes of the build; so do those who asked for them.
+func TestARestartAndARebuildThatMeet(t *testing.T) {
+	for _, buildErr := range []error{nil, errors.New("exited with status 2")} {
+		config := Config{Build: func(ctx context.Context, _ func(string)) error {
+			return errors.Join(pause(ctx, 5*time.Second), buildErr)
+		}}
+		rebuilt := "ok"
+		if buildErr != nil {
+			rebuilt = string(BuildFailed)
+		}
+		restart := func(b *bench, rebuild bool) <-chan error {
+			return b.async(func(ctx context.Context) error { return b.Restart(ctx, RestartOptions{Rebuild: rebuild}, nil) })
+		}
+		inBubble(t, config, patient, []act{{}, {readyAfter: time.Second}}, func(b *bench) {
+			b.mustStart()
+			rebuild := restart(b, true)
+			time.Sleep(time.Second)
+			first, second := restart(b, false), restart(b, false)
+			if status := b.mustBe(Running); status.Message != "the build runs; a restart follows" {
+				t.Errorf("message = %q", status.Message)
+			}
+			time.Sleep(5 * time.Second)
+			b.heard("Down 1 backend-restarted, Starting 2, Up 2")
+			if r, f, s := outcome(rebuild), outcome(first), outcome(second); r != rebuilt || f != "ok" || s != "ok" {
+				t.Errorf("build %v: rebuild %s, restarts %s, %s", buildErr, r, f, s)
+			}
+		})
+		inBubble(t, config, patient, []act{{endTakes: time.Second}, {readyAfter: time.Second}}, func(b *bench) {
+			b.mustStart()
+			first := restart(b, false)
+			rebuild := restart(b, true)
+			b.heard("Down 1 backend-restarted")
+			time.Sleep(4 * time.Second)
+			if status := b.mustBe(Building); status.Message != "the build runs; a start follows" {
+				t.Errorf("message = %q", status.Message)
+			}
+			b.Need(legacyClient)
+			b.heard("")
+			time.Sleep(2 * time.Second)
+			b.heard("Starting 2, Up 2")
+			if r, f := outcome(rebuild), outcome(first); r != rebuilt || f != "ok" {
+				t.Errorf("build %v: rebuild %s, restart %s", buildErr, r, f)
+			}
+		})
+	}
 }
 
 func TestAStopCancelsTheBuild(t *testing.T) {

@@ -96,6 +96,9 @@ func (s *scene) message(of state) string {
 	case Idle:
 		return "starts on the first request that needs it"
 	case Building:
+		if of.wanted {
+			return "the build runs; a start follows"
+		}
 		return "the build runs; a start follows if it succeeds"
 	case Starting:
 		if s.note != "" {
@@ -103,6 +106,9 @@ func (s *scene) message(of state) string {
 		}
 		return "being started"
 	case Running:
+		if of.wanted {
+			return "the build runs; a restart follows"
+		}
 		return ""
 	case Draining:
 		return fmt.Sprintf("calls in flight may finish within %s", of.orders.drain)

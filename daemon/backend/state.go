@@ -55,7 +55,7 @@ type state struct {
 	// buildVoid: this one was cancelled; whatever it returns, nothing follows.
 	buildVoid bool
 	// resume is the phase to go back to when the build of Building fails: Idle
-	// or Failed. wanted: a start was asked for meanwhile.
+	// or Failed. wanted: a start or a restart is due when no build runs any more.
 	resume State
 	wanted bool
 	// changed: the build output changed during the build.
@@ -75,6 +75,9 @@ type orders struct {
 func (s state) over() bool {
 	return s.closing && s.build == 0 && (s.phase == Idle || s.phase == Failed)
 }
+
+// isBuilding reports whether a build runs whose outcome counts.
+func (s state) isBuilding() bool { return s.build != 0 && !s.buildVoid }
 
 // eventKind is what happened.
 type eventKind uint8
@@ -288,9 +291,14 @@ func (t *turn) onStart() {
 }
 
 // onRestart makes a generation come that was started after this moment, and one
-// only, however often it is asked before that start.
+// only, however often it is asked before that start. During a build it waits for
+// the end, like every start.
 func (t *turn) onRestart() {
 	if t.closing {
+		return
+	}
+	if t.isBuilding() {
+		t.wanted = true
 		return
 	}
 	switch t.phase {
@@ -353,31 +361,32 @@ func (t *turn) beginBuild() {
 	t.do(effect{kind: startBuild, build: t.build})
 }
 
+// onBuilt lets one restart follow the last of the builds that met, if any of them
+// succeeded or somebody asked for one meanwhile.
 func (t *turn) onBuilt(e event) {
-	ok := e.failure == nil && !t.buildVoid
+	if e.failure == nil && !t.buildVoid {
+		t.wanted, t.changed = true, false
+	}
 	changed := t.changed
 	t.build, t.buildVoid, t.changed = 0, false, false
-	if t.buildAgain {
+	switch {
+	case t.buildAgain:
 		t.buildAgain = false
 		t.beginBuild()
-		t.rest(t.phase)
-	}
-	switch {
-	case ok && t.phase == Building:
-		t.fresh()
-	case ok:
-		t.onRestart()
-	case t.build != 0:
 		t.changed = changed
+		t.rest(t.phase)
 	case t.phase == Building:
 		t.resumeAfterBuild(changed)
+	case t.wanted:
+		t.wanted = false
+		t.onRestart()
 	case changed:
 		t.onChanged()
 	}
 }
 
-// resumeAfterBuild goes back to where the failed build began, and answers what
-// came in between as it would have been answered there.
+// resumeAfterBuild goes back to where the build began, and answers what came in
+// between as it would have been answered there.
 func (t *turn) resumeAfterBuild(changed bool) {
 	wanted, need := t.wanted, t.need
 	t.phase, t.wanted, t.need = t.resume, false, false
@@ -460,7 +469,13 @@ func (t *turn) recover() {
 	t.startNext()
 }
 
+// begin begins an attempt. What a build leaves half done must start nothing, so it
+// waits for the end of one.
 func (t *turn) begin() {
+	if t.isBuilding() {
+		t.phase, t.resume, t.failure, t.wanted = Building, Idle, nil, true
+		return
+	}
 	t.attempt++
 	t.phase, t.failure, t.ended = Starting, nil, ""
 	t.need, t.wanted = false, false
@@ -596,7 +611,7 @@ func (t *turn) settle() {
 // follow, so that requests wait for it.
 func (t *turn) rest(phase State) {
 	t.phase = phase
-	if (phase == Idle || phase == Failed && !t.undead) && t.build != 0 && !t.buildVoid {
+	if (phase == Idle || phase == Failed && !t.undead) && t.isBuilding() {
 		t.phase, t.resume = Building, phase
 	}
 }

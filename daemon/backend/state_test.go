@@ -72,10 +72,21 @@ func scenes() map[string]state {
 		"last try": with(func(s *state) {
 			s.phase, s.spawned, s.retry, s.crashes = Starting, true, true, slices.Repeat([]time.Time{t0}, crashLimit-1)
 		}),
-		"running":           with(func(s *state) { s.phase, s.spawned = Running, true }),
-		"running, drains":   with(func(s *state) { s.phase, s.spawned, s.orders.drain = Running, true, time.Second }),
-		"running, stays":    with(func(s *state) { s.phase, s.spawned, s.orders.restartOnCrash = Running, true, false }),
-		"running, builds":   with(func(s *state) { s.phase, s.spawned, s.build, s.builds = Running, true, 3, 3 }),
+		"running":         with(func(s *state) { s.phase, s.spawned = Running, true }),
+		"running, drains": with(func(s *state) { s.phase, s.spawned, s.orders.drain = Running, true, time.Second }),
+		"running, stays":  with(func(s *state) { s.phase, s.spawned, s.orders.restartOnCrash = Running, true, false }),
+		"running, builds": with(func(s *state) { s.phase, s.spawned, s.build, s.builds = Running, true, 3, 3 }),
+		"running, wanted": with(func(s *state) {
+			s.phase, s.spawned, s.build, s.builds, s.wanted = Running, true, 3, 3, true
+		}),
+		"starting, builds": with(func(s *state) { s.phase, s.spawned, s.build, s.builds = Starting, true, 3, 3 }),
+		"stopping, builds": with(func(s *state) {
+			s.phase, s.next, s.spawned, s.ended, s.build, s.builds = Stopping, Starting, true, "restart", 3, 3
+		}),
+		"backoff, builds": with(func(s *state) {
+			s.phase, s.retry, s.failure, s.crashes = Backoff, true, fail(Retrying, "again").in(Backoff), []time.Time{t0}
+			s.build, s.builds = 3, 3
+		}),
 		"draining":          with(func(s *state) { s.phase, s.spawned, s.next, s.orders.drain = Draining, true, Starting, time.Second }),
 		"stopping":          stopping(Idle),
 		"stopping, start":   stopping(Starting),
@@ -201,7 +212,7 @@ var cells = map[string]map[string]string{
 		"stable": "running",
 	},
 	"running, builds": {
-		"restart": "stopping then starting: Down(backend-restarted) end",
+		"restart": "running",
 		"changed": "running",
 		"rebuild": "running",
 		"stop":    "stopping then idle: cancelBuild Down(stopped) end Unavailable(stopped)", "shutdown": "stopping then idle: cancelBuild Down(shutting-down) end Unavailable(shutting-down)",
@@ -209,6 +220,49 @@ var cells = map[string]map[string]string{
 		"built":    "running",
 		"exited":   "stopping then backoff: Down(backend-lost) end Unavailable(backend-retrying)",
 		"stable":   "running",
+	},
+	"running, wanted": {
+		"changed": "running",
+		"rebuild": "running",
+		"stop":    "stopping then idle: cancelBuild Down(stopped) end Unavailable(stopped)", "shutdown": "stopping then idle: cancelBuild Down(shutting-down) end Unavailable(shutting-down)",
+		"built ok": "stopping then starting: Down(backend-restarted) end",
+		"built":    "stopping then starting: Down(backend-restarted) end",
+		"exited":   "stopping then backoff: Down(backend-lost) end Unavailable(backend-retrying)",
+		"stable":   "running",
+	},
+	"starting, builds": {
+		"restart": "starting",
+		"changed": "starting",
+		"rebuild": "starting",
+		"stop":    "stopping then idle: cancelBuild end Unavailable(stopped)", "shutdown": "stopping then idle: cancelBuild end Unavailable(shutting-down)",
+		"built ok":    "stopping then starting: end",
+		"built":       "starting",
+		"spawned":     "starting",
+		"ready":       "running: Up armStable",
+		"startFailed": "stopping then failed: Unavailable(exited-at-start) end",
+		"respawn":     "stopping then starting: end",
+	},
+	"stopping, builds": {
+		"restart": "stopping then starting",
+		"changed": "stopping then starting",
+		"rebuild": "stopping then starting",
+		"stop":    "stopping then idle: cancelBuild Unavailable(stopped)", "shutdown": "stopping then idle: cancelBuild Unavailable(shutting-down)",
+		"built ok":  "stopping then starting",
+		"built":     "stopping then starting",
+		"spawned":   "stopping then starting",
+		"gone":      "building",
+		"survivors": "failed: Unavailable(survivors)",
+	},
+	"backoff, builds": {
+		"needed":  "backoff: Unavailable(backend-retrying)",
+		"start":   "building",
+		"restart": "backoff",
+		"changed": "backoff",
+		"rebuild": "backoff",
+		"stop":    "idle: cancelBuild Unavailable(stopped)", "shutdown": "idle: cancelBuild Unavailable(shutting-down)",
+		"built ok": "starting: Starting launch",
+		"built":    "backoff",
+		"retryDue": "building",
 	},
 	"draining": {
 		"rebuild": "draining then starting: build",
@@ -495,9 +549,60 @@ func TestStories(t *testing.T) {
 			append(slices.Clone(up), event{kind: rebuildAsked}, event{kind: rebuildAsked}, event{kind: rebuildAsked},
 				event{kind: built}, event{kind: gone}, event{kind: built}, event{kind: gone}),
 			[]string{
-				"running: build", "running", "running",
-				"stopping then starting: build Down(backend-restarted) end", "starting: Starting launch",
-				"stopping then starting: end", "starting: Starting launch",
+				"running: build", "running", "running", "running: build", "running",
+				"stopping then starting: Down(backend-restarted) end", "starting: Starting launch",
+			},
+		},
+		"a rebuild during a build that fails restarts for the one that did not": {
+			append(slices.Clone(up), event{kind: rebuildAsked}, event{kind: rebuildAsked}, event{kind: built},
+				event{kind: built, failure: fail(BuildFailed, "no")}, event{kind: gone}),
+			[]string{
+				"running: build", "running", "running: build", "stopping then starting: Down(backend-restarted) end",
+				"starting: Starting launch",
+			},
+		},
+		"a rebuild during a restart starts once, what it built": {
+			append(slices.Clone(up), event{kind: restartAsked}, event{kind: rebuildAsked}, event{kind: needed}, event{kind: gone},
+				event{kind: needed}, event{kind: built}, event{kind: spawned, generation: 2}, event{kind: ready}),
+			[]string{
+				"stopping then starting: Down(backend-restarted) end", "stopping then starting: build", "stopping then starting", "building",
+				"building", "starting: Starting launch", "starting", "running: Up armStable",
+			},
+		},
+		"a rebuild during a restart that fails does not cost the restart": {
+			append(slices.Clone(up), event{kind: restartAsked}, event{kind: rebuildAsked}, event{kind: gone},
+				event{kind: built, failure: fail(BuildFailed, "no")}),
+			[]string{
+				"stopping then starting: Down(backend-restarted) end", "stopping then starting: build", "building",
+				"starting: Starting launch",
+			},
+		},
+		"a restart during a build restarts once, what was built": {
+			append(slices.Clone(up), event{kind: rebuildAsked}, event{kind: restartAsked}, event{kind: restartAsked},
+				event{kind: built}, event{kind: gone}, event{kind: spawned, generation: 2}, event{kind: ready}),
+			[]string{
+				"running: build", "running", "running", "stopping then starting: Down(backend-restarted) end",
+				"starting: Starting launch", "starting", "running: Up armStable",
+			},
+		},
+		"a restart during a build that fails is a restart": {
+			append(slices.Clone(up), event{kind: rebuildAsked}, event{kind: restartAsked},
+				event{kind: built, failure: fail(BuildFailed, "no")}, event{kind: gone}),
+			[]string{"running: build", "running", "stopping then starting: Down(backend-restarted) end", "starting: Starting launch"},
+		},
+		"a stop takes back the restart that waits for a build": {
+			append(slices.Clone(up), event{kind: rebuildAsked}, event{kind: restartAsked}, event{kind: stopAsked},
+				event{kind: built, failure: fail(BuildFailed, "cancelled")}, event{kind: gone}),
+			[]string{
+				"running: build", "running", "stopping then idle: cancelBuild Down(stopped) end Unavailable(stopped)",
+				"stopping then idle", "idle",
+			},
+		},
+		"a crash during a build is repaired with what it builds": {
+			append(slices.Clone(up), event{kind: rebuildAsked}, exit, event{kind: gone}, event{kind: retryDue}, event{kind: built}),
+			[]string{
+				"running: build", "stopping then backoff: Down(backend-lost) end Unavailable(backend-retrying)", "backoff: armRetry",
+				"building", "starting: Starting launch",
 			},
 		},
 		"a request during a build that fails starts the old output": {
@@ -682,6 +787,9 @@ func (w *world) perform(e effect) {
 		}
 		if w.state.closing {
 			w.fail("a launch during shutdown")
+		}
+		if w.state.isBuilding() {
+			w.fail("a launch during a build")
 		}
 		w.active = e.attempt
 		w.pending = append(w.pending, event{kind: spawned, attempt: e.attempt, generation: e.generation})
