@@ -78,12 +78,19 @@ func (d *duplex) Request(id int64, method string, params []byte, _ era.Peer) {
 
 // Notify implements [Link].
 func (d *duplex) Notify(method string, params []byte) {
-	d.box.put(item{m: wire.NewNotification(method, params)})
+	d.put(item{m: wire.NewNotification(method, params)})
 }
 
 // Respond implements [Link].
 func (d *duplex) Respond(id wire.ID, result []byte, err *wire.Error) {
-	d.box.put(item{m: answer(id, result, err)})
+	d.put(item{m: answer(id, result, err)})
+}
+
+// put queues what may be dropped.
+func (d *duplex) put(it item) {
+	if d.box.put(it) {
+		d.o.logDropping()
+	}
 }
 
 func answer(id wire.ID, result []byte, err *wire.Error) wire.Message {
@@ -101,7 +108,7 @@ func (d *duplex) Cancel(id int64, reason []byte) {
 	delete(d.calls, id)
 	d.mu.Unlock()
 	if open && sent {
-		d.box.put(item{m: era.BackOf(d.facts.Era).Cancel(id, reason)})
+		d.put(item{m: era.BackOf(d.facts.Era).Cancel(id, reason)})
 	}
 }
 
@@ -128,12 +135,8 @@ func (d *duplex) send(transmit func(frame []byte, id int64) error) error {
 
 // frame returns the bytes to send for an item, nil for none: then whoever waits for it has been told.
 func (d *duplex) frame(it item) []byte {
-	if it.refused && it.id != 0 {
-		d.fail(it.id, &answerError{ErrQueueFull})
-		return nil
-	}
 	if it.refused {
-		d.o.Logger.Warn("dropped a notification to the backend", "method", it.m.Method, "error", ErrQueueFull)
+		d.fail(it.id, &answerError{ErrQueueFull})
 		return nil
 	}
 	frame := it.m.Bytes()

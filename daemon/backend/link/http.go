@@ -26,6 +26,9 @@ const (
 	// goneGrace is how long requests that were sent before a session was found to be gone may take to hear it
 	// themselves, so that they are known not to have been processed.
 	goneGrace = 500 * time.Millisecond
+	// postLimit is how long the backend may take to accept what has no answer. Servers do at once; one that does not
+	// must not gather connections.
+	postLimit = 30 * time.Second
 )
 
 const (
@@ -171,12 +174,16 @@ func (l *httpLink) Request(id int64, method string, params []byte, _ era.Peer) {
 
 // Notify implements [Link].
 func (l *httpLink) Notify(method string, params []byte) {
-	l.ordered.put(item{m: wire.NewNotification(method, params)})
+	if l.ordered.put(item{m: wire.NewNotification(method, params)}) {
+		l.host.o.logDropping()
+	}
 }
 
 // Respond implements [Link].
 func (l *httpLink) Respond(id wire.ID, result []byte, err *wire.Error) {
-	l.urgent.put(item{m: answer(id, result, err)})
+	if l.urgent.put(item{m: answer(id, result, err)}) {
+		l.host.o.logDropping()
+	}
 }
 
 // Cancel implements [Link]. In the modern era the end of the stream is the cancellation, in a legacy session a
@@ -194,7 +201,9 @@ func (l *httpLink) Cancel(id int64, reason []byte) {
 	case l.facts.Era == era.Modern:
 		c.abort(ErrCancelled)
 	default:
-		l.urgent.put(item{m: era.BackOf(era.Legacy).Cancel(id, reason), id: id})
+		if l.urgent.put(item{m: era.BackOf(era.Legacy).Cancel(id, reason), id: id}) {
+			l.host.o.logDropping()
+		}
 	}
 }
 
@@ -238,11 +247,6 @@ func (l *httpLink) sendOrdered(ctx context.Context) {
 		it, ok := l.ordered.next()
 		if !ok {
 			return
-		}
-		if it.id == 0 && it.refused {
-			l.host.o.Logger.Warn("dropped a notification to the backend", "method", it.m.Method, "error", ErrQueueFull)
-			l.wasSent(it)
-			continue
 		}
 		if it.id == 0 {
 			sent := newMark()
@@ -486,6 +490,8 @@ func (l *httpLink) inbound(m wire.Message, via int64) {
 
 // post sends what has no answer.
 func (l *httpLink) post(ctx context.Context, it item) {
+	ctx, cancel := context.WithTimeoutCause(ctx, postLimit, errSilence)
+	defer cancel()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	log := l.host.o.Logger.With("kind", it.m.Kind.String(), "method", it.m.Method)
@@ -517,22 +523,30 @@ func (l *httpLink) headerFor(it item) http.Header {
 	return header
 }
 
-// sendUrgent sends what must not wait for anything.
+// sendUrgent sends what must not wait for anything, except that answers are no more at a time than requests.
 func (l *httpLink) sendUrgent(ctx context.Context) {
 	var posts sync.WaitGroup
 	defer posts.Wait()
+	slots := make(chan struct{}, maxPosts)
 	for {
 		it, ok := l.urgent.next()
 		if !ok {
 			return
 		}
-		l.urgent.sent(it)
+		if it.id != 0 {
+			l.urgent.sent(it)
+			posts.Go(func() { l.cancelLegacy(ctx, it) })
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
 		posts.Go(func() {
-			if it.id == 0 {
-				l.post(ctx, it)
-			} else {
-				l.cancelLegacy(ctx, it)
-			}
+			l.post(ctx, it)
+			l.urgent.sent(it)
+			<-slots
 		})
 	}
 }

@@ -626,6 +626,45 @@ func TestManyRequests(t *testing.T) {
 	}
 }
 
+// TestAnswersAreBounded: a backend that asks without end and takes no answers gets no more of them at a time than
+// requests, and all of them once it does.
+func TestAnswersAreBounded(t *testing.T) {
+	var mu sync.Mutex
+	now, most := 0, 0
+	release, arrived := make(chan struct{}), make(chan struct{}, 2*maxPosts)
+	s := serveFake(t, func(w web, r request) {
+		if r.Kind != wire.Response {
+			stateful(nil)(w, r)
+			return
+		}
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		arrived <- struct{}{}
+		<-release
+		mu.Lock()
+		now--
+		mu.Unlock()
+		w.status(http.StatusAccepted, "")
+	})
+	h := connect(t, s.URL, Options{}, legacyPeer)
+	l, _ := openLink(t, h, legacyPeer)
+	for id := range int64(2 * maxPosts) {
+		l.Respond(wire.IntID(id), []byte(`{}`), nil)
+	}
+	for range maxPosts {
+		<-arrived
+	}
+	close(release)
+	for range maxPosts {
+		<-arrived
+	}
+	if most > maxPosts {
+		t.Errorf("%d answers were under way at a time", most)
+	}
+}
+
 // TestPause has a clock of its own.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

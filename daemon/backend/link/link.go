@@ -115,6 +115,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// logDropping tells that answers and notifications are dropped, for whom nobody waits here.
+func (o Options) logDropping() {
+	o.Logger.Warn("the backend does not take what it is sent; answers and notifications to it are dropped for now", "error", ErrQueueFull)
+}
+
 const (
 	// OwnIDs is the first id of the requests that links make themselves (handshakes, tools/list). It is far
 	// above what a caller counting from 1 reaches, and fits the 32-bit integers of simple servers.
@@ -126,7 +131,8 @@ const (
 	HighWater = 4 << 20
 	// LowWater is where a congested link becomes writable again; the distance keeps it from flapping.
 	LowWater = 1 << 20
-	// maxQueue is where a link refuses further requests. A caller that heeds Congested stays far below it.
+	// maxQueue is where a link refuses further requests, and drops what is none. A caller that heeds Congested stays
+	// far below it, but a backend that asks and does not read the answers does not.
 	maxQueue = 64 << 20
 )
 

@@ -10,10 +10,14 @@ import (
 type item struct {
 	m       wire.Message
 	id      int64 // of a request of ours, or of the one to cancel; else 0
-	refused bool  // the queue was full; a request only waits to be failed, a notification to be dropped
+	refused bool  // a request that found the queue full and only waits to be failed
 }
 
-func (it item) size() int { return sizeOf(it.m) }
+// itemBytes is about what an item takes beside its message. It counts, since a backend may ask for millions of answers
+// that say next to nothing.
+const itemBytes = 256
+
+func (it item) size() int { return itemBytes + sizeOf(it.m) }
 
 // sizeOf is about what a message takes in a queue.
 func sizeOf(m wire.Message) int { return len(m.Method) + len(m.Params) + len(m.Result) + len(m.Error) }
@@ -27,20 +31,27 @@ type outbox struct {
 	items     []item
 	bytes     int
 	congested bool
+	dropping  bool // something was dropped since the queue had last drained
 	closed    bool
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-// put adds an item. What finds the queue full comes out again as refused, so that it is told by the sending
-// goroutine, not by the caller's. Answers to the backend are always taken: there are as many as it has asked for.
-func (b *outbox) put(it item) {
+// put adds an item. A request that finds the queue full comes out again as refused, so that it is told by the sending
+// goroutine, not by the caller's. Everything else is dropped: a backend that does not read what it has asked for must
+// not take the memory of the daemon. It reports the first that is dropped until the queue has drained.
+func (b *outbox) put(it item) (dropped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return
+		return false
 	}
-	if b.bytes > maxQueue && (it.m.Kind == wire.Request || it.m.Kind == wire.Notification) {
+	if b.bytes > maxQueue {
+		if it.m.Kind != wire.Request {
+			dropped = !b.dropping
+			b.dropping = true
+			return dropped
+		}
 		it.m.Params = nil
 		it.refused = true
 	}
@@ -48,6 +59,7 @@ func (b *outbox) put(it item) {
 	b.bytes += it.size()
 	b.congested = b.congested || b.bytes > HighWater
 	b.signal()
+	return false
 }
 
 func (b *outbox) signal() {
@@ -85,6 +97,7 @@ func (b *outbox) sent(it item) (drained bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes -= it.size()
+	b.dropping = b.dropping && b.bytes > LowWater
 	if b.congested && b.bytes <= LowWater {
 		b.congested = false
 		return true

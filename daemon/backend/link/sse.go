@@ -167,10 +167,19 @@ func (l *sseLink) receiveEvent(data []byte) {
 func (l *sseLink) sendTo(ctx context.Context, endpoint *url.URL) {
 	var posts sync.WaitGroup
 	defer posts.Wait()
+	slots := make(chan struct{}, maxPosts)
 	_ = l.send(func(frame []byte, id int64) error {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		accepted := newMark()
 		posts.Go(func() {
-			defer accepted.set()
+			defer func() {
+				accepted.set()
+				<-slots
+			}()
 			if err := l.post(ctx, endpoint, frame, id); err != nil {
 				l.refused(id, err)
 			}

@@ -2,10 +2,12 @@ package link
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -611,6 +613,50 @@ func TestQueueFull(t *testing.T) {
 				t.Errorf("got %v", h)
 			}
 			return
+		}
+	}
+}
+
+// TestUnreadAnswers: a backend that asks without end and reads nothing does not take the daemon's memory. What is
+// dropped is told once, until it reads again.
+func TestUnreadAnswers(t *testing.T) {
+	var log bytes.Buffer
+	proceed := make(chan struct{})
+	s, _ := open(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(p *program) {
+		<-proceed
+		_, _ = io.Copy(io.Discard, p.lines)
+	})
+	s.Bind(newRecorder())
+	big := []byte(`"` + strings.Repeat("x", maxQueue/100) + `"`)
+	for id := range int64(200) {
+		s.Respond(wire.IntID(id), big, nil)
+	}
+	s.Notify("dropped too", nil)
+	if got := strings.Count(log.String(), "are dropped for now"); got != 1 {
+		t.Errorf("it is told %d times that something is dropped:\n%s", got, log.String())
+	}
+	close(proceed)
+
+	if size := (item{m: wire.NewResponse("1", nil)}).size(); size < itemBytes {
+		t.Errorf("an answer that says nothing counts as %d bytes", size)
+	}
+	b, answer := newOutbox(), item{m: wire.NewResponse("1", big[:16<<10])}
+	for try := range 2 {
+		dropped := 0
+		for range 2 * maxQueue / answer.size() {
+			if b.put(answer) {
+				dropped++
+			}
+		}
+		if b.bytes > maxQueue+answer.size() || dropped != 1 {
+			t.Errorf("try %d: %d bytes are queued, told %d times", try, b.bytes, dropped)
+		}
+		for len(b.items) > 0 {
+			it, _ := b.next()
+			b.sent(it)
+		}
+		if b.bytes != 0 {
+			t.Errorf("an empty queue has %d bytes", b.bytes)
 		}
 	}
 }
