@@ -33,8 +33,8 @@ var house = map[string]struct {
 		"main is a doorway: it reads flags and calls the daemon",
 	},
 	"cmd/devproxyctl": {
-		[]string{"api/client", "api/devproxy/v1", "internal/cli", "internal/config", "internal/project"},
-		"ctl is a client: what it shows it asks the daemon for",
+		[]string{"api/client", "api/devproxy/v1", "internal/cli", "internal/clients", "internal/config", "internal/project", "internal/rewrite"},
+		"ctl is a client: what it shows it asks the daemon for; what it writes are the files of persons and clients, which no daemon touches",
 	},
 	"cmd/devproxy-shim": {
 		[]string{"api/client", "internal/cli", "internal/project", "shim"},
@@ -90,6 +90,8 @@ var house = map[string]struct {
 		[]string{"api/client", "internal/project"},
 		"it holds what the programs say to a person in the same way",
 	},
+	"internal/clients": {nil, "an edit of a client's file is a function of its bytes and knows no project"},
+	"internal/rewrite": {nil, "replacing a file is a matter of files, whatever they hold"},
 	"internal/demo": {
 		[]string{"internal/process"},
 		"the demo uses the real programs from outside, as a person would",
