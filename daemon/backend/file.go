@@ -2,9 +2,27 @@ package backend
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
+
+// maxStateFile bounds what is read of a file that an earlier daemon wrote, which
+// is far above what it writes.
+const maxStateFile = 64 << 20
+
+func readFile(path string) (content []byte, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	content, err = io.ReadAll(io.LimitReader(file, maxStateFile+1))
+	if err == nil && len(content) > maxStateFile {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxStateFile)
+	}
+	return content, err
+}
 
 // replaceFile writes a file that only its owner can read, so that at any moment,
 // and after a power cut, it holds either the old content or the new.

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -206,6 +207,23 @@ func TestSnapshotsAreBounded(t *testing.T) {
 	}
 	if got, _ := s.facts(era.Legacy); got.Version != fmt.Sprint(3*maxHandshakes-1) {
 		t.Errorf("the newest handshake is not first: %+v", got)
+	}
+
+	// What is too large for the file is known to this daemon all the same.
+	large := era.Facts{Era: era.Modern, Version: "large", Instructions: []byte(`"` + strings.Repeat("x", maxHandshakeBytes) + `"`)}
+	s.remember([]string{"x"}, []era.Facts{large}, era.None, bytes.Repeat([]byte("1"), maxHandshakeBytes+1))
+	if got, _ := s.facts(era.Modern); got.Version != "large" {
+		t.Errorf("in memory is %+v", got)
+	}
+	again := loadSnapshots(s.path, []string{"x"}, discard())
+	if got, known := again.facts(era.Modern); !known || got.Version == "large" || again.union([]string{"x"}) != nil {
+		t.Errorf("on disk is %+v", got)
+	}
+	if err := os.Truncate(s.path, maxStateFile+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readSnapshots(s.path); err == nil || !strings.Contains(err.Error(), "is larger than 67108864 bytes") {
+		t.Errorf("a file that is too large: %v", err)
 	}
 }
 

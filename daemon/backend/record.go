@@ -33,7 +33,7 @@ func writeRecord(path string, r record) error {
 
 // readRecord returns the record, and whether there is one.
 func readRecord(path string) (record, bool, error) {
-	content, err := os.ReadFile(path)
+	content, err := readFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return record{}, false, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +24,10 @@ const (
 	// maxHandshakes bounds the handshakes kept for each: one for each protocol
 	// version that we speak.
 	maxHandshakes = 8
+	// maxHandshakeBytes bounds each on disk, of which a part is there twice: room
+	// for long instructions and some icons. A larger one lasts as long as the
+	// daemon.
+	maxHandshakeBytes = 512 << 10
 )
 
 // snapshots is what backends said of themselves, by command, era and version. It
@@ -90,7 +93,7 @@ func loadSnapshots(path string, command []string, log *slog.Logger) *snapshots {
 }
 
 func readSnapshots(path string) ([]commandSnapshot, error) {
-	content, err := os.ReadFile(path)
+	content, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -242,10 +245,30 @@ func (s *snapshots) write(c *catalog) error {
 	// Without escaping, the raw members stay as the backend wrote them.
 	enc := json.NewEncoder(&content)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(snapshotFile{Format: snapshotFormat, Commands: c.commands}); err != nil {
+	if err := enc.Encode(snapshotFile{Format: snapshotFormat, Commands: c.kept()}); err != nil {
 		return fmt.Errorf("encoding snapshot: %w", err)
 	}
 	return replaceFile(s.path, content.Bytes())
+}
+
+// kept are the commands without what is too large for a file.
+func (c *catalog) kept() []commandSnapshot {
+	commands := slices.Clone(c.commands)
+	for i, command := range commands {
+		commands[i].Handshakes = slices.DeleteFunc(slices.Clone(command.Handshakes), handshake.tooLarge)
+		if len(command.Union) > maxHandshakeBytes {
+			commands[i].Union = nil
+		}
+	}
+	return commands
+}
+
+func (h handshake) tooLarge() bool {
+	size := len(h.Capabilities) + len(h.Info) + len(h.Instructions) + len(h.Raw)
+	for _, version := range h.Versions {
+		size += len(version)
+	}
+	return size > maxHandshakeBytes
 }
 
 func keep(f era.Facts) handshake {
