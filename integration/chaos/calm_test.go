@@ -149,7 +149,7 @@ func (c *client) subscribeAnew(ctx context.Context) {
 	for _, uri := range uris {
 		if s.isInDoubt(uri) || d.chance(40) {
 			if r := s.subscribe(uri); r != nil {
-				if a, ok := s.await(ctx, r); !ok || a.err != nil {
+				if a, ok := s.await(ctx, r); (!ok || a.err != nil) && ctx.Err() == nil {
 					c.world.violatef(s.name, "subscribing to %s: %v", uri, a.err)
 				}
 			}
@@ -215,7 +215,7 @@ func (w *world) checkNews(ctx context.Context, uri string) {
 	}
 	speaker := w.clients[0].current()
 	said, ok := speaker.await(ctx, speaker.call("notify", object{"how": "update", "uri": uri}, options{heed: func(answer) {}}))
-	if !ok || said.err != nil {
+	if (!ok || said.err != nil) && ctx.Err() == nil {
 		w.violatef(speaker.name, "calling notify: %v", said.err)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -76,7 +77,7 @@ func (c *client) live(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.step++
 		d := roll(c.world.seed, c.name, c.step)
-		rest := d.between(0, 400*time.Millisecond)
+		rest := d.between(0, 250*time.Millisecond)
 		s := c.current()
 		switch {
 		case s == nil || s.isEnded():
@@ -165,6 +166,7 @@ func (s *seat) request(method string, params object, o options) *request {
 		meta["progressToken"] = json.RawMessage(token)
 	}
 	s.mu.Unlock()
+	s.world.tally.requests.Add(1)
 	s.write(requestMessage(r, meta))
 	return r
 }
@@ -183,9 +185,7 @@ func (m *model) enter(r *request) int {
 
 func requestMessage(r *request, meta object) object {
 	params := object{}
-	for key, value := range r.params {
-		params[key] = value
-	}
+	maps.Copy(params, r.params)
 	if len(meta) > 0 && r.method != "ping" {
 		params["_meta"] = meta
 	}

@@ -12,79 +12,106 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
 const (
 	// slackFDs is how many descriptors more than a fresh daemon one may have that
-	// has seen everything: connections to the backend that are kept for a while.
+	// has seen everything.
 	slackFDs = 2
-	// idleTime is longer than idle connections to the backend are kept.
-	idleTime = 6 * time.Second
+	// settleTime is how long a daemon may keep what it does not need any more:
+	// longer than idle connections to the backend are kept.
+	settleTime = 10 * time.Second
 )
 
-// vitals are what a daemon holds while nobody is attached.
+// vitals are what a daemon holds that has served, while nobody is attached.
 type vitals struct {
 	fds        []string
-	goroutines map[string]int // by who created them
+	goroutines map[string]int // by what they were started for
 }
 
-// compare compares the daemon that has lived through the storm with a fresh one
-// that has served as little as it needs to be in the same state.
-func (w *world) compare(ctx context.Context) {
-	w.timeline.notef("compare", "the worn daemon")
-	worn, ok := w.examine(ctx)
-	if !ok {
-		return
+// references are the vitals of fresh daemons, by configuration.
+var references sync.Map
+
+// reference returns the vitals of a fresh daemon of the same configuration that
+// has served a client of each era. It lives in a world of its own.
+func (w *world) reference(ctx context.Context) (vitals, bool) {
+	key := fmt.Sprint(w.plan.transport, w.plan.era, w.plan.watch)
+	if known, ok := references.Load(key); ok {
+		return known.(vitals), true
 	}
-	w.endDaemon(ctx)
-	w.timeline.notef("compare", "a fresh daemon")
+	other := newWorld(w.t, w.seed, true)
+	other.plan = w.plan
+	other.plan.dump = true
+	defer other.remove()
+	if err := other.make(); err != nil {
+		w.violatef("compare", "making a world for comparison: %v", err)
+		return vitals{}, false
+	}
+	v, ok := other.examineFresh(ctx)
+	other.end()
+	if other.isBroken() {
+		w.violatef("compare", "in a world without faults:\n%s\n%s", strings.Join(other.faulty, "\n"), other.timeline)
+		return vitals{}, false
+	}
+	references.Store(key, v)
+	return v, ok
+}
+
+func (w *world) examineFresh(ctx context.Context) (vitals, bool) {
 	if o := w.command(ctx, "compare", "devproxyd", "start"); o.code != 0 {
-		w.violatef("compare", "a fresh daemon does not start: %v", o)
-		return
+		w.violatef("compare", "devproxyd start: %v", o)
+		return vitals{}, false
 	}
-	w.visit(ctx)
-	fresh, ok := w.examine(ctx)
-	if !ok {
-		return
-	}
-	if len(worn.fds) > len(fresh.fds)+slackFDs {
-		w.violatef("compare", "the daemon has %d descriptors after the storm, a fresh one %d:\n%s\n---\n%s",
-			len(worn.fds), len(fresh.fds), strings.Join(worn.fds, "\n"), strings.Join(fresh.fds, "\n"))
-	}
-	for _, creator := range slices.Sorted(maps.Keys(worn.goroutines)) {
-		if n, usual := worn.goroutines[creator], fresh.goroutines[creator]; n > usual {
-			w.violatef("compare", "the daemon has %d goroutines created by %s after the storm, a fresh one %d", n, creator, usual)
-		}
-	}
-}
-
-// visit lets a client of each era use the backend and leave.
-func (w *world) visit(ctx context.Context) {
 	for _, modern := range []bool{false, true} {
 		c := &client{world: w, name: fmt.Sprintf("visitor%v", modern), modern: modern, version: "2025-11-25"}
 		c.recover(ctx)
 		c.leave(leaveByEOF)
 	}
+	pid, ok := w.lonely(ctx)
+	if !ok {
+		return vitals{}, false
+	}
+	return w.examine(ctx, pid)
 }
 
-// endDaemon ends the daemon in the way that the plan says, and looks for what is
-// left in either case.
-func (w *world) endDaemon(ctx context.Context) {
-	if w.plan.dump {
-		return // the examination was its end
+// compare compares the daemon that has lived through the storm with a fresh one.
+func (w *world) compare(ctx context.Context, fresh vitals) {
+	w.timeline.notef("world", "comparison")
+	pid, ok := w.lonely(ctx)
+	if !ok {
+		return
 	}
-	w.stops.Add(1)
-	if o := w.command(ctx, "compare", "devproxyd", "stop"); o.code != 0 {
-		w.violatef("compare", "devproxyd stop: %v", o)
+	var fds []string
+	if !await(ctx, settleTime, func() bool {
+		fds = descriptors(pid)
+		return len(fds) <= len(fresh.fds)+slackFDs
+	}) {
+		w.violatef("compare", "the daemon has %d descriptors after the storm, a fresh one %d:\n%s\n---\n%s",
+			len(fds), len(fresh.fds), strings.Join(fds, "\n"), strings.Join(fresh.fds, "\n"))
 	}
-	w.checkLeftovers()
+	if !w.plan.dump {
+		return
+	}
+	worn, ok := w.examine(ctx, pid)
+	if !ok {
+		return
+	}
+	for _, entry := range slices.Sorted(maps.Keys(worn.goroutines)) {
+		n, usual := worn.goroutines[entry], fresh.goroutines[entry]
+		if strings.HasPrefix(entry, "net/http.") {
+			usual += slackFDs
+		}
+		if n > usual {
+			w.violatef("compare", "the daemon has %d goroutines in %s after the storm, a fresh one %d", n, entry, usual)
+		}
+	}
 }
 
-// examine takes the vitals of the daemon once nobody is attached and what lingers
-// is over. If the plan wants the goroutines, the daemon does not survive it.
-func (w *world) examine(ctx context.Context) (vitals, bool) {
+// lonely returns the pid of the daemon once nobody is attached to it.
+func (w *world) lonely(ctx context.Context) (pid int, ok bool) {
 	var s status
 	if !await(ctx, recovery, func() bool {
 		var ok bool
@@ -92,28 +119,18 @@ func (w *world) examine(ctx context.Context) (vitals, bool) {
 		return ok && len(s.Sessions) == 0
 	}) {
 		w.violatef("compare", "%d sessions are left of clients that are gone", len(s.Sessions))
-		return vitals{}, false
+		return 0, false
 	}
-	pid := int(s.Daemon.PID)
-	var v vitals
-	began := time.Now()
-	for {
-		if fds := descriptors(pid); v.fds == nil || len(fds) < len(v.fds) {
-			v.fds = fds
-		}
-		if time.Since(began) > idleTime {
-			break
-		}
-		if !pause(ctx, 500*time.Millisecond) {
-			return v, false
-		}
-	}
-	if w.plan.dump {
-		var err error
-		if v.goroutines, err = w.dumpGoroutines(ctx, pid); err != nil {
-			w.violatef("compare", "the daemon's goroutines: %v", err)
-			return v, false
-		}
+	return int(s.Daemon.PID), true
+}
+
+// examine takes the vitals of a daemon, which does not survive it.
+func (w *world) examine(ctx context.Context, pid int) (vitals, bool) {
+	v := vitals{fds: descriptors(pid)}
+	var err error
+	if v.goroutines, err = w.dumpGoroutines(ctx, pid); err != nil {
+		w.violatef("compare", "the daemon's goroutines: %v", err)
+		return v, false
 	}
 	return v, true
 }
@@ -135,7 +152,7 @@ func descriptors(pid int) []string {
 }
 
 // dumpGoroutines lets a daemon say what its goroutines are, which a Go program
-// does when it dies of SIGQUIT, and counts them by who created them.
+// does when it dies of SIGQUIT, and counts them by what they were started for.
 func (w *world) dumpGoroutines(ctx context.Context, pid int) (map[string]int, error) {
 	before := w.startLog()
 	if err := syscall.Kill(pid, syscall.SIGQUIT); err != nil {
@@ -148,19 +165,35 @@ func (w *world) dumpGoroutines(ctx context.Context, pid int) (map[string]int, er
 	if !found {
 		return nil, errors.New("start.log has no dump")
 	}
-	created := map[string]int{}
-	for _, block := range strings.Split(dump, "\n\n") {
-		if _, by, found := strings.Cut(block, "\ncreated by "); found {
-			by, _, _ = strings.Cut(by, " in goroutine")
-			by, _, _ = strings.Cut(by, "\n")
-			created[by]++
+	goroutines := map[string]int{}
+	for block := range strings.SplitSeq(dump, "\n\n") {
+		if entry := entryOf(block); entry != "" {
+			goroutines[entry]++
 		}
 	}
-	if len(created) == 0 {
+	if len(goroutines) == 0 {
 		return nil, errors.New("the dump has no goroutines")
 	}
-	w.timeline.notef("compare", "%v", created)
-	return created, nil
+	w.timeline.notef("compare", "%v", goroutines)
+	return goroutines, nil
+}
+
+// entryOf returns the function that a goroutine of a dump was started for, or ""
+// for what is none.
+func entryOf(block string) string {
+	trace, _, created := strings.Cut(block, "\ncreated by ")
+	if !created {
+		return ""
+	}
+	entry := ""
+	for line := range strings.Lines(trace) {
+		name := line[:max(0, strings.LastIndexByte(line, '('))]
+		isCall := name != "" && !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "goroutine ")
+		if isCall && !strings.HasPrefix(name, "sync.(*WaitGroup).Go") && name != "runtime.goexit" {
+			entry = name
+		}
+	}
+	return entry
 }
 
 // startLog is what detached daemons wrote to their stderr.
@@ -177,8 +210,8 @@ func (w *world) startLog() string {
 func (w *world) end() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.t.Context()), 2*commandPatience)
 	defer cancel()
-	// The one that died of the examination left the backend to the next.
-	if w.plan.dump && !w.isBroken() {
+	// One that died of an examination left socket and backend to the next.
+	if w.plan.dump {
 		w.command(ctx, "end", "devproxyd", "start")
 	}
 	w.stops.Add(1)

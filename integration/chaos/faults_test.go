@@ -28,6 +28,14 @@ type fault struct {
 // longestPause bounds how long a process is stopped.
 const longestPause = 5 * time.Second
 
+// pauseLength is mostly short, so that much happens in a world.
+func pauseLength(d dice) time.Duration {
+	if d.chance(25) {
+		return d.between(time.Second, longestPause)
+	}
+	return d.between(100*time.Millisecond, time.Second)
+}
+
 // faults are everything that goes wrong.
 var faults = []fault{
 	{"kill daemon", 8, nil, func(w *world, _ dice, actor string) { w.kill(actor, w.daemons()) }},
@@ -76,6 +84,7 @@ func (w *world) havoc(ctx context.Context) {
 			actor := fmt.Sprintf("fault%d", n+1)
 			own := roll(w.seed, f.name, 2*step+n)
 			striking.Go(func() {
+				w.tally.faults.Add(1)
 				w.timeline.notef(actor, "%s", f.name)
 				f.strike(w, own, actor)
 				w.timeline.notef(actor, "%s is over", f.name)
@@ -97,7 +106,7 @@ func (w *world) kill(actor string, pids []int) {
 
 // stopProcesses stops processes for a while.
 func (w *world) stopProcesses(actor string, pids []int, d dice) {
-	length := d.between(100*time.Millisecond, longestPause)
+	length := pauseLength(d)
 	for _, pid := range pids {
 		w.timeline.notef(actor, "stops %d for %v", pid, length.Round(time.Millisecond))
 		// A handle that cannot come to mean another process.
@@ -106,7 +115,7 @@ func (w *world) stopProcesses(actor string, pids []int, d dice) {
 			continue
 		}
 		_ = process.Signal(syscall.SIGSTOP)
-		defer process.Signal(syscall.SIGCONT)
+		defer func() { _ = process.Signal(syscall.SIGCONT) }()
 	}
 	if len(pids) > 0 {
 		pause(w.t.Context(), length)
@@ -115,14 +124,14 @@ func (w *world) stopProcesses(actor string, pids []int, d dice) {
 
 func (w *world) pauseShim(d dice, actor string) {
 	s := w.clients[d.IntN(len(w.clients))].current()
-	length := d.between(100*time.Millisecond, longestPause)
+	length := pauseLength(d)
 	if s == nil || s.isEnded() {
 		return
 	}
 	w.timeline.notef(actor, "stops the shim of %s for %v", s.name, length.Round(time.Millisecond))
 	s.noteStop(length + time.Second)
 	_ = s.command.Process.Signal(syscall.SIGSTOP)
-	defer s.command.Process.Signal(syscall.SIGCONT)
+	defer func() { _ = s.command.Process.Signal(syscall.SIGCONT) }()
 	pause(w.t.Context(), length)
 }
 

@@ -92,6 +92,13 @@ func (j *journal) executed(token string) int {
 	return j.calls[token]
 }
 
+// totals returns how many calls were executed in how many lives.
+func (j *journal) totals() (executed, starts int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.calls), j.starts
+}
+
 // followJournal reads on in the journal.
 func (w *world) followJournal() {
 	for _, fault := range w.journal.follow(func(line string) { w.timeline.notef("backend", "%s", line) }) {

@@ -105,8 +105,11 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 
 // hearAnswer takes a response.
 func (s *seat) hearAnswer(m message) {
-	m0 := s.model
-	r := m0.requests[string(m.ID)]
+	s.world.tally.answers.Add(1)
+	if m.Error != nil {
+		s.world.tally.failures.Add(1)
+	}
+	r := s.model.requests[string(m.ID)]
 	if r == nil {
 		s.world.violatef(s.name, "an answer to a request that was never made: id %s", m.ID)
 		return
@@ -154,6 +157,9 @@ func (s *seat) checkAnswer(r *request) {
 	if r.method == "resources/read" && (len(result.Contents) != 1 || result.Contents[0].URI != r.params["uri"]) {
 		s.world.violatef(s.name, "the result of reading %v is %.200s", r.params["uri"], r.answer.result)
 	}
+	if result.IsError {
+		s.world.tally.failures.Add(1)
+	}
 	if r.token == "" || result.IsError || result.ResultType != nil && *result.ResultType != "complete" {
 		return
 	}
@@ -173,6 +179,7 @@ func said(value *string) string {
 
 // hearNotification takes a notification, which has to concern this client.
 func (s *seat) hearNotification(m message) {
+	s.world.tally.news.Add(1)
 	var p struct {
 		Meta          map[string]json.RawMessage `json:"_meta"`
 		ProgressToken json.RawMessage            `json:"progressToken"`

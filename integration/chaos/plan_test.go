@@ -40,7 +40,7 @@ func newPlan(seed uint64, short bool) plan {
 		terminal:  d.chance(50),
 		freshCalm: d.chance(50),
 		dump:      d.chance(50),
-		faultGap:  d.between(400*time.Millisecond, 2*time.Second),
+		faultGap:  d.between(200*time.Millisecond, 1500*time.Millisecond),
 	}
 	if short {
 		p.storm = 10 * time.Second

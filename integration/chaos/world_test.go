@@ -48,6 +48,7 @@ type world struct {
 	stops atomic.Int64
 	// largest is the most memory that the daemon had.
 	largest atomic.Int64
+	tally   tally
 
 	broken chan struct{}
 	mu     sync.Mutex
@@ -70,6 +71,17 @@ func newWorld(t *testing.T, seed uint64, short bool) *world {
 		w.clients = append(w.clients, newClient(w, n))
 	}
 	return w
+}
+
+// tally counts what happened, to show that a world was not a quiet one.
+type tally struct{ faults, requests, answers, failures, news atomic.Int64 }
+
+// summary says what the world was like.
+func (w *world) summary() string {
+	executed, starts := w.journal.totals()
+	return fmt.Sprintf("%v, %d faults, %d lives of the backend, %d requests, %d answers (%d of them errors), %d notifications, %d calls executed, the daemon had at most %d MiB",
+		time.Since(w.timeline.began).Round(time.Second), w.tally.faults.Load(), starts, w.tally.requests.Load(),
+		w.tally.answers.Load(), w.tally.failures.Load(), w.tally.news.Load(), executed, w.largest.Load()>>20)
 }
 
 // violatef notes that an invariant does not hold. The first time ends the world.
@@ -110,6 +122,10 @@ func (w *world) run() {
 		}
 	}()
 	watching := w.watch(ctx)
+	var fresh vitals
+	var comparable bool
+	var referring sync.WaitGroup
+	referring.Go(func() { fresh, comparable = w.reference(ctx) })
 	w.storm(ctx)
 	if !w.isBroken() {
 		w.timeline.notef("world", "calm")
@@ -122,8 +138,9 @@ func (w *world) run() {
 		w.explain()
 	}
 	w.dismiss()
-	if !w.isBroken() {
-		w.compare(ctx)
+	referring.Wait()
+	if !w.isBroken() && comparable {
+		w.compare(ctx, fresh)
 	}
 	cancel(nil)
 	watching.Wait()
@@ -241,11 +258,11 @@ func (w *world) report() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.faulty) == 0 {
-		w.t.Logf("seed %d is through after %v; the daemon had at most %d MiB", w.seed,
-			time.Since(w.timeline.began).Round(time.Second), w.largest.Load()>>20)
+		w.t.Logf("seed %d is through: %s", w.seed, w.summary())
 		return
 	}
-	w.t.Errorf("seed %d: %d violations:\n%s\n\ntimeline:\n%s", w.seed, len(w.faulty), strings.Join(w.faulty, "\n"), w.timeline)
+	w.t.Errorf("seed %d: %d violations:\n%s\n\n%s\n\ntimeline:\n%s",
+		w.seed, len(w.faulty), strings.Join(w.faulty, "\n"), w.summary(), w.timeline)
 }
 
 // remove removes the folders.

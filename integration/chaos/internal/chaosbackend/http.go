@@ -90,7 +90,7 @@ func (b *backend) post(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get("Mcp-Protocol-Version") >= modernVersion:
 		b.postModern(w, r, m)
 	case m.Method == "initialize":
-		b.initialize(w, m)
+		b.initialize(w, r, m)
 	default:
 		b.postLegacy(w, r, m)
 	}
@@ -103,7 +103,7 @@ func refuse(w http.ResponseWriter, status int, m message) {
 	_, _ = w.Write(encode(m))
 }
 
-func (b *backend) initialize(w http.ResponseWriter, m message) {
+func (b *backend) initialize(w http.ResponseWriter, r *http.Request, m message) {
 	if b.era == eraModern {
 		refuse(w, http.StatusBadRequest, unsupported(m.ID))
 		return
@@ -112,7 +112,7 @@ func (b *backend) initialize(w http.ResponseWriter, m message) {
 	s := b.open(rand.Text(), p.send)
 	pushes.Store(s.name, p)
 	w.Header().Set("Mcp-Session-Id", s.name)
-	<-s.begin(context.Background(), eventStream(w), m)
+	<-s.begin(r.Context(), eventStream(w), m)
 }
 
 func eventStream(w http.ResponseWriter) *stream {
