@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,7 +185,7 @@ func (l *launcher) pending(c *config.Config) string {
 // launch returns how to start the next generation.
 func (l *launcher) launch(context.Context) (backend.Launch, error) {
 	c := l.reload()
-	env, err := l.environment(c)
+	env, own, err := l.environment(c)
 	if err != nil {
 		return backend.Launch{}, err
 	}
@@ -197,7 +198,7 @@ func (l *launcher) launch(context.Context) (backend.Launch, error) {
 		return backend.Launch{}, err
 	}
 	return backend.Launch{
-		Command: b.Command, Path: path, Dir: b.Cwd, Env: env.pairs(),
+		Command: b.Command, Path: path, Dir: b.Cwd, Env: env.pairs(), PortIn: own,
 		Transport: backend.Transport(b.Transport), Port: b.Port, Endpoint: b.Path, Health: b.Health,
 		Era:          choices[b.Era],
 		StartTimeout: b.StartTimeout, StopTimeout: b.StopTimeout, DrainTimeout: b.DrainTimeout,
@@ -216,7 +217,7 @@ func (l *launcher) build() (build.Spec, error) {
 	if !c.Build.Configured() {
 		return build.Spec{}, errNoBuild
 	}
-	env, err := l.environment(c)
+	env, _, err := l.environment(c)
 	if err != nil {
 		return build.Spec{}, err
 	}
@@ -236,20 +237,21 @@ func (l *launcher) build() (build.Spec, error) {
 }
 
 // environment returns the backend's: the daemon's, then env_file, then env, then
-// the overrides.
-func (l *launcher) environment(c *config.Config) (environment, error) {
+// the overrides; and the names of what is not the daemon's.
+func (l *launcher) environment(c *config.Config) (env environment, own []string, err error) {
 	file, err := c.LoadEnv()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	env := newEnvironment(l.origin.Variables)
+	env = newEnvironment(l.origin.Variables)
 	for _, layer := range []map[string]string{file, c.Backend.Env, l.overrides} {
 		env.overlay(layer)
+		own = slices.AppendSeq(own, maps.Keys(layer))
 	}
 	l.remember(env)
-	return env, nil
+	return env, own, nil
 }
 
 // resolve finds the command's program in the backend's PATH, else in that of the

@@ -152,9 +152,12 @@ func TestEnvironmentLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _ := l.current()
-	env, err := l.environment(c)
+	env, own, err := l.environment(c)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if slices.Sort(own); !slices.Equal(slices.Compact(own), []string{"B", "C", "D", "E"}) {
+		t.Errorf("written for the backend are %v", own)
 	}
 	want := environment{"A": "last one", "B": "env", "C": "env", "D": "override", "E": "file", "=C:": `C:\dir`}
 	if !maps.Equal(env, want) {
@@ -164,7 +167,7 @@ func TestEnvironmentLayers(t *testing.T) {
 		t.Errorf("pairs = %v", got)
 	}
 	write(t, filepath.Join(p.Root, ".env"), "C='never closed\n")
-	if _, err := l.environment(c); err == nil || !strings.Contains(err.Error(), ".env") {
+	if _, _, err := l.environment(c); err == nil || !strings.Contains(err.Error(), ".env") {
 		t.Errorf("a faulty env_file gives %v", err)
 	}
 }
@@ -177,7 +180,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	environ := func() {
 		t.Helper()
 		c, _ := l.current()
-		if _, err := l.environment(c); err != nil {
+		if _, _, err := l.environment(c); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -107,13 +107,14 @@ func TestMailboxMergesWhatSaysNoMore(t *testing.T) {
 func TestExpand(t *testing.T) {
 	p := plan{port: 4711, launch: Launch{
 		Command: []string{"node", "server.js", "--port={port}", "{ports}"},
-		Env:     []string{"A={port}/{port}", "{port}=name", "PORT=1", "MCP_EXIT_ON_STDIN_CLOSE=0", "odd"},
+		Env:     []string{"A={port}/{port}", "{port}=name", "PWD=/a{port}", "PORT=1", "MCP_EXIT_ON_STDIN_CLOSE=0", "odd"},
+		PortIn:  []string{"A", "{port}", "PORT"},
 	}}
 	command, env := p.expand()
 	if diff := cmp.Diff([]string{"node", "server.js", "--port=4711", "{ports}"}, command); diff != "" {
 		t.Errorf("command (-want +got)\n%s", diff)
 	}
-	want := []string{"A=4711/4711", "{port}=name", "odd", "MCP_EXIT_ON_STDIN_CLOSE=1", "PORT=4711"}
+	want := []string{"A=4711/4711", "{port}=name", "PWD=/a{port}", "odd", "MCP_EXIT_ON_STDIN_CLOSE=1", "PORT=4711"}
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Errorf("env (-want +got)\n%s", diff)
 	}

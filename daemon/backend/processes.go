@@ -194,7 +194,7 @@ func (p plan) expand() (command, env []string) {
 		command[i] = strings.ReplaceAll(argument, portPlaceholder, port)
 	}
 	for i, variable := range env {
-		if name, value, ok := strings.Cut(variable, "="); ok {
+		if name, value, ok := strings.Cut(variable, "="); ok && slices.Contains(p.launch.PortIn, name) {
 			env[i] = name + "=" + strings.ReplaceAll(value, portPlaceholder, port)
 		}
 	}

@@ -112,8 +112,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Launch is how to start one generation. In Command and the values of Env the
-// text {port} stands for the port.
+// Launch is how to start one generation. In the arguments of Command and in the
+// variables of Env that PortIn names the text {port} stands for the port.
 type Launch struct {
 	// Command is the command and its arguments; Path is the file that
 	// Command[0] resolved to.
@@ -121,6 +121,9 @@ type Launch struct {
 	Path    string
 	Dir     string
 	Env     []string
+	// PortIn are the variables that were written for this backend. In others, such
+	// as PWD, the text is part of somebody's path.
+	PortIn []string
 	// Transport is http unless set.
 	Transport Transport
 	// Port is where an http or sse backend listens; 0 takes a free one.
