@@ -48,14 +48,17 @@ type link struct {
 	// it is over at the end of the stream, of which the loop has to hear.
 	left <-chan struct{}
 
-	outgoing chan []byte   // frames for the daemon; closed at the end of input
-	incoming chan received // what came, in order; the last one is an end
+	outgoing chan []byte // frames for the daemon; closed at the end of input
+	// incoming and events are what came, in order across both: frames for the
+	// client, which have to wait while it does not read, and what is for the loop
+	// alone. The last event is an end.
+	incoming chan []byte
+	events   chan event
 }
 
-// received is one thing that came from the daemon: the one that is set.
-type received struct {
+// event is one thing that came from the daemon for the loop: the one that is set.
+type event struct {
 	welcome *devproxyv1.Welcome
-	frame   []byte
 	closing *devproxyv1.Closing
 	end     error
 }
@@ -76,7 +79,7 @@ func attach(ctx context.Context, daemon Daemon, hello *devproxyv1.Hello) (*link,
 	}
 	return &link{
 		daemon: daemon, stream: stream, cancel: cancel, left: ctx.Done(),
-		outgoing: make(chan []byte), incoming: make(chan received),
+		outgoing: make(chan []byte), incoming: make(chan []byte), events: make(chan event),
 	}, nil
 }
 
@@ -141,42 +144,48 @@ func (l *link) sendChunks(frame []byte) bool {
 func (l *link) receive() {
 	var message []byte
 	for {
-		event, complete := l.next(&message)
-		if !complete {
-			continue
-		}
-		select {
-		case l.incoming <- event:
-		case <-l.left:
-			return
-		}
-		if event.end != nil {
-			return
+		frame, e := l.next(&message)
+		switch {
+		case frame != nil:
+			select {
+			case l.incoming <- frame:
+			case <-l.left:
+				return
+			}
+		case e != (event{}):
+			select {
+			case l.events <- e:
+			case <-l.left:
+				return
+			}
+			if e.end != nil {
+				return
+			}
 		}
 	}
 }
 
 // next receives one message of the stream; message collects the chunks so far.
-// complete is false if it was a chunk and not the last one.
-func (l *link) next(message *[]byte) (event received, complete bool) {
+// Nothing is returned for a chunk that is not the last one.
+func (l *link) next(message *[]byte) (frame []byte, e event) {
 	response, err := l.stream.Recv()
 	if err != nil {
-		return received{end: err}, true
+		return nil, event{end: err}
 	}
 	switch payload := response.GetPayload().(type) {
 	case *devproxyv1.AttachResponse_Welcome:
-		return received{welcome: payload.Welcome}, true
+		return nil, event{welcome: payload.Welcome}
 	case *devproxyv1.AttachResponse_Closing:
-		return received{closing: payload.Closing}, true
+		return nil, event{closing: payload.Closing}
 	case *devproxyv1.AttachResponse_Chunk:
 		return collect(message, payload.Chunk)
 	}
-	return received{}, false // of a newer daemon
+	return nil, event{} // of a newer daemon
 }
 
-func collect(message *[]byte, chunk *devproxyv1.Chunk) (event received, complete bool) {
+func collect(message *[]byte, chunk *devproxyv1.Chunk) (frame []byte, e event) {
 	if len(*message)+len(chunk.GetData()) > maxMessage {
-		return received{end: errMessageTooLong}, true
+		return nil, event{end: errMessageTooLong}
 	}
 	if *message == nil {
 		*message = chunk.GetData() // ours: gRPC has copied it
@@ -184,10 +193,10 @@ func collect(message *[]byte, chunk *devproxyv1.Chunk) (event received, complete
 		*message = append(*message, chunk.GetData()...)
 	}
 	if !chunk.GetLast() {
-		return received{}, false
+		return nil, event{}
 	}
-	event.frame, *message = *message, nil
-	return event, len(event.frame) > 0
+	frame, *message = *message, nil
+	return frame, event{}
 }
 
 // refusal returns what a daemon that ended the stream with err before its

@@ -174,8 +174,10 @@ func (s *session) run(ctx context.Context, streams *streams) error {
 		}
 		var outgoing chan<- []byte
 		var next []byte
-		var incoming <-chan received
+		var incoming <-chan []byte
+		var events <-chan event
 		if s.link != nil {
+			events = s.link.events
 			if len(s.queue) > 0 && s.deliverable() {
 				outgoing, next = s.link.outgoing, s.queue[0].frame
 			}
@@ -195,8 +197,10 @@ func (s *session) run(ctx context.Context, streams *streams) error {
 			s.written()
 		case outgoing <- next:
 			s.handed()
-		case r := <-incoming:
-			if err := s.fromDaemon(ctx, r); err != nil {
+		case frame := <-incoming:
+			s.message(frame)
+		case e := <-events:
+			if err := s.fromDaemon(ctx, e); err != nil {
 				return err
 			}
 		case a := <-s.attempt:
@@ -669,16 +673,14 @@ func (s *session) failed(err error) {
 
 // From the daemon.
 
-func (s *session) fromDaemon(ctx context.Context, r received) error {
+func (s *session) fromDaemon(ctx context.Context, e event) error {
 	switch {
-	case r.welcome != nil:
-		s.welcome(r.welcome)
-	case r.closing != nil:
-		return s.closing(ctx, r.closing)
-	case r.end != nil:
-		return s.ended(ctx, r.end)
-	default:
-		s.message(r.frame)
+	case e.welcome != nil:
+		s.welcome(e.welcome)
+	case e.closing != nil:
+		return s.closing(ctx, e.closing)
+	case e.end != nil:
+		return s.ended(ctx, e.end)
 	}
 	return nil
 }

@@ -642,35 +642,44 @@ func TestSlowConsumer(t *testing.T) {
 	})
 	// The daemon's last word queues behind what the client does not read; the
 	// shim finds it all the same.
-	t.Run("behind a full window", func(t *testing.T) {
-		inWorld(t, true, func(w *world) {
-			a := w.accept()
-			w.paused.shut()
-			flood := note("notifications/message", `{"data":"`+strings.Repeat("x", 100<<10)+`"}`)
-			var taken atomic.Int64
-			go func() {
-				for a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Chunk{
-					Chunk: &devproxyv1.Chunk{Data: []byte(flood), Last: true},
-				}}) {
-					taken.Add(int64(len(flood)))
+	for name, size := range map[string]int{"small messages": 100 << 10, "large messages": 3 << 20} {
+		t.Run("behind a full window of "+name, func(t *testing.T) {
+			inWorld(t, true, func(w *world) {
+				a := w.accept()
+				w.paused.shut()
+				flood := []byte(note("notifications/message", `{"data":"`+strings.Repeat("x", size)+`"}`))
+				var taken atomic.Int64
+				go func() {
+					for {
+						for rest := flood; len(rest) > 0; {
+							piece := rest[:min(len(rest), client.ChunkSize)]
+							rest = rest[len(piece):]
+							if !a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Chunk{
+								Chunk: &devproxyv1.Chunk{Data: piece, Last: len(rest) == 0},
+							}}) {
+								return
+							}
+							taken.Add(int64(len(piece)))
+						}
+					}
+				}()
+				synctest.Wait()
+				if most := int64(2*outHighWater + 2*client.WindowSize + 4*size); taken.Load() > most {
+					t.Errorf("the shim took %d bytes that nobody reads", taken.Load())
 				}
-			}()
-			synctest.Wait()
-			if most := int64(2*outHighWater + 2*client.WindowSize); taken.Load() > most {
-				t.Errorf("the shim took %d bytes that nobody reads", taken.Load())
-			}
-			time.Sleep(30 * time.Second)
-			a.end(status.Error(codes.ResourceExhausted, "slow"))
-			began := time.Now()
-			if err := <-w.result; !errors.Is(err, ErrSlowConsumer) {
-				t.Errorf("Run = %v", err)
-			}
-			if waited := time.Since(began); waited > stallProbe {
-				t.Errorf("found out after %s", waited)
-			}
-			w.paused.lift()
+				time.Sleep(30 * time.Second)
+				a.end(status.Error(codes.ResourceExhausted, "slow"))
+				began := time.Now()
+				if err := <-w.result; !errors.Is(err, ErrSlowConsumer) {
+					t.Errorf("Run = %v", err)
+				}
+				if waited := time.Since(began); waited > stallProbe-30*time.Second+pumpGrace {
+					t.Errorf("found out after %s", waited)
+				}
+				w.paused.lift()
+			})
 		})
-	})
+	}
 	t.Run("a pause loses nothing", func(t *testing.T) {
 		inWorld(t, true, func(w *world) {
 			a := w.accept()
