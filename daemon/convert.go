@@ -120,6 +120,14 @@ func eras(facts *era.Facts) string {
 	return strings.Join(names, "+")
 }
 
+const (
+	// maxName bounds the name that a server gives itself, and its version.
+	maxName = 256
+	// maxText bounds every other text of a status, so that no one of them makes
+	// it too large for a call. The longest that is of use is a line of output.
+	maxText = 64 << 10
+)
+
 // implementation reads name and version of what a server says of itself.
 func implementation(info []byte) (name, version string) {
 	object, err := wire.ParseObject(info)
@@ -128,7 +136,15 @@ func implementation(info []byte) (name, version string) {
 	}
 	name, _ = wire.String(object.Get("name"))
 	version, _ = wire.String(object.Get("version"))
-	return name, version
+	return valid(name, maxName), valid(version, maxName)
+}
+
+// valid is a text in valid UTF-8 of no more than limit bytes.
+func valid(text string, limit int) string {
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 func (v view) toProto() *devproxyv1.Status {
@@ -153,12 +169,13 @@ func (v view) toProto() *devproxyv1.Status {
 	return status
 }
 
-// makeValid replaces what is no UTF-8 in a message's strings. The name of a file
-// may be any bytes, and gRPC sends nothing of a message with such a string. Maps
-// are left alone: theirs came as JSON or over gRPC.
+// makeValid replaces what is no UTF-8 in a message's strings, and cuts those that
+// are too long. The name of a file may be any bytes, and gRPC sends nothing of a
+// message with such a string. Maps are left alone: theirs came as JSON or over
+// gRPC.
 func makeValid(m protoreflect.Message) {
 	valid := func(v protoreflect.Value) protoreflect.Value {
-		return protoreflect.ValueOfString(strings.ToValidUTF8(v.String(), "\uFFFD"))
+		return protoreflect.ValueOfString(valid(v.String(), maxText))
 	}
 	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		isString, isMessage := field.Kind() == protoreflect.StringKind, field.Kind() == protoreflect.MessageKind

@@ -50,6 +50,10 @@ const (
 // ErrRunning says that another process is the project's daemon.
 var ErrRunning = instance.ErrRunning
 
+// maxStreams bounds the calls on one connection: a shim makes one, and
+// devproxyctl a few.
+const maxStreams = 100
+
 // graceForCalls bounds how long the gRPC server waits for its calls to end
 // once everything behind them has. They have nothing left to wait for; what is
 // cut off is a caller who does not read.
@@ -228,7 +232,7 @@ func (d *daemon) newServer() *grpc.Server {
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(client.MaxCallMessage), grpc.MaxSendMsgSize(client.MaxCallMessage),
 		grpc.InitialWindowSize(client.WindowSize), grpc.InitialConnWindowSize(client.WindowSize),
-		grpc.WaitForHandlers(true),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.WaitForHandlers(true),
 	)
 	devproxyv1.RegisterAttachServiceServer(server, &attachService{
 		router: d.router, version: d.options.Version, instance: d.instance, root: d.config.Root,

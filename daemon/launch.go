@@ -135,9 +135,17 @@ func (l *launcher) setOverrides(overrides map[string]string) error {
 	return nil
 }
 
+// maxOverrides bounds the names and values of one set of overrides, in bytes:
+// half of what Linux lets a program have of arguments and environment together.
+const maxOverrides = 1 << 20
+
 // checkOverrides reports what no environment can hold.
 func checkOverrides(overrides map[string]string) error {
+	size := 0
 	for name, value := range overrides {
+		if size += len(name) + len(value); size > maxOverrides {
+			return fmt.Errorf("the overrides have more than %d bytes", maxOverrides)
+		}
 		if name == "" || strings.ContainsAny(name, "=\x00") {
 			return fmt.Errorf("%q is no name for an environment variable", name)
 		}

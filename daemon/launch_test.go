@@ -305,10 +305,14 @@ func TestNoBuild(t *testing.T) {
 }
 
 func TestCheckOverrides(t *testing.T) {
-	for _, bad := range []map[string]string{{"": "x"}, {"A=B": "x"}, {"A\x00": "x"}, {"A": "x\x00y"}} {
+	large := strings.Repeat("x", maxOverrides/2)
+	for _, bad := range []map[string]string{{"": "x"}, {"A=B": "x"}, {"A\x00": "x"}, {"A": "x\x00y"}, {"A": large, "B": large}} {
 		if err := checkOverrides(bad); err == nil {
-			t.Errorf("%q passes", bad)
+			t.Errorf("%.100q passes", bad)
 		}
+	}
+	if err := checkOverrides(map[string]string{"A": large, "B": large[2:]}); err != nil {
+		t.Errorf("as much as may be gives %v", err)
 	}
 	if err := checkOverrides(map[string]string{"A": "", "B_C": "= \n"}); err != nil {
 		t.Errorf("good ones give %v", err)

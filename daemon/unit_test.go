@@ -237,6 +237,28 @@ func TestViewOfNamesThatAreNoText(t *testing.T) {
 	}
 }
 
+// However much everybody says of himself, the status fits into one call.
+func TestStatusFitsIntoOneCall(t *testing.T) {
+	long := strings.Repeat("ä", maxText)
+	v := view{tools: toolNames("dev_"), command: []string{long}, transport: "http"}
+	v.backend.Message, v.backend.Facts = long, &era.Facts{Info: []byte(`{"name":"` + long + `","version":"` + long + `"}`)}
+	v.backend.LastExit = &backend.Exit{Status: long, StderrTail: slices.Repeat([]string{long}, 20)}
+	name := strings.Repeat("x", 256) // of the router's own cutting
+	v.sessions = slices.Repeat([]relay.SessionStatus{{
+		Shim: relay.Shim{Version: name}, ClientName: name, ClientVersion: name, Version: name, LastMethod: name,
+	}}, relay.MaxSessions)
+	shown := v.toProto()
+	if size := proto.Size(shown); size > client.MaxCallMessage/2 {
+		t.Errorf("it has %d bytes", size)
+	}
+	if got := shown.GetBackend().GetServerName(); len(got) > maxName || !strings.HasSuffix(got, "ä…") {
+		t.Errorf("the server's name is %q", got)
+	}
+	if got := shown.GetBackend().GetMessage(); len(got) > maxText || !strings.HasSuffix(got, "ä…") {
+		t.Errorf("the message has %d bytes", len(got))
+	}
+}
+
 // What a daemon on a terminal prints has no secrets in it, wherever they stand.
 func TestMaskingHandler(t *testing.T) {
 	var out bytes.Buffer

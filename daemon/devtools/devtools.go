@@ -21,6 +21,9 @@ const (
 	// maxLogLines keeps an answer readable for a model: a line is at most a few
 	// hundred bytes, so this is some tens of kilobytes.
 	maxLogLines = 500
+	// maxLogBytes is for lines that are longer. A model has better use for its
+	// context, and a client for its largest message.
+	maxLogBytes = 256 << 10
 )
 
 // Controller is what the tools need of the daemon. Its methods are safe for
@@ -294,7 +297,22 @@ func (t *Tools) logs(_ context.Context, arguments []byte, _ func(string)) Answer
 	if len(lines) == 0 {
 		return Answer{Text: "no output yet"}
 	}
-	return Answer{Text: strings.Join(lines, "\n")}
+	return Answer{Text: strings.Join(last(lines, maxLogBytes), "\n")}
+}
+
+// last returns the last lines that fit into that many bytes, and says how many
+// came before them.
+func last(lines []string, limit int) []string {
+	from, size := len(lines), 0
+	for from > 0 && size+len(lines[from-1])+1 <= limit {
+		from--
+		size += len(lines[from]) + 1
+	}
+	if from == 0 {
+		return lines
+	}
+	note := fmt.Sprintf("[%d lines before these are left out: an answer has %d bytes at most]", from, limit)
+	return append([]string{note}, lines[from:]...)
 }
 
 func failed(format string, args ...any) Answer {

@@ -158,6 +158,16 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%s was accepted", bad)
 		}
 	}
+	long := strings.Repeat("x", 100<<10)
+	c.logs = []string{"one", long, long, "four"}
+	if a := tools.Call(t.Context(), "dev_logs", nil, quiet); a.Text != strings.Join(c.logs, "\n") {
+		t.Errorf("what fits is an answer of %d bytes", len(a.Text))
+	}
+	c.logs = []string{"one", long, long, long, "four"}
+	want := "[2 lines before these are left out: an answer has 262144 bytes at most]\n" + strings.Join(c.logs[2:], "\n")
+	if a := tools.Call(t.Context(), "dev_logs", nil, quiet); a.Text != want {
+		t.Errorf("what does not is an answer of %d bytes that begins %.100q", len(a.Text), a.Text)
+	}
 	c.logs = nil
 	if a := tools.Call(t.Context(), "dev_logs", nil, quiet); a.Text != "no output yet" || c.asked.n != 50 {
 		t.Errorf("answer = %+v, asked %+v", a, c.asked)
