@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -655,7 +656,7 @@ func TestSlowConsumer(t *testing.T) {
 							piece := rest[:min(len(rest), client.ChunkSize)]
 							rest = rest[len(piece):]
 							if !a.put(&devproxyv1.AttachResponse{Payload: &devproxyv1.AttachResponse_Chunk{
-								Chunk: &devproxyv1.Chunk{Data: piece, Last: len(rest) == 0},
+								Chunk: &devproxyv1.Chunk{Data: slices.Clone(piece), Last: len(rest) == 0},
 							}}) {
 								return
 							}
