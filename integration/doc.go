@@ -22,6 +22,9 @@
 //     configure it: fixtures with the same tools in three SDKs
 //     (testdata/node/servers, internal/goserver), and published servers.
 //
+// docker_test.go has a server in a container of testdata/docker of
+// daemon/backend, as no container engine is at hand.
+//
 // direct_test.go puts every client straight on every fixture server: what does
 // not hold without devproxy need not hold with it.
 //
