@@ -26,6 +26,8 @@ const (
 	// maxSubscriptions bounds the resources whose subscription is replayed, and
 	// the daemon's questions whose cancellation is told.
 	maxSubscriptions = 10_000
+	// maxSubscribed bounds the text of those subscriptions. The daemon takes less.
+	maxSubscribed = 8 << 20
 )
 
 // The methods and members that the shim knows. Everything else passes unread.
@@ -85,6 +87,8 @@ type ledger struct {
 	level         []byte            // params of the last logging/setLevel
 	subscriptions map[string][]byte // params of resources/subscribe by URI
 	order         []string          // the URIs as they were subscribed to
+	subscribed    int               // bytes of the two
+	unresumed     bool              // a subscription was too much to be kept, and nobody was told yet
 
 	questions map[wire.ID]bool // the daemon's requests that wait for the client
 	minted    uint64
@@ -203,16 +207,23 @@ func (l *ledger) learn(c *call) {
 }
 
 func (l *ledger) subscribe(uri string, params []byte) {
-	if _, known := l.subscriptions[uri]; !known {
-		if len(l.order) >= maxSubscriptions {
-			return
-		}
-		l.order = append(l.order, uri)
+	if _, known := l.subscriptions[uri]; known {
+		return // whatever else it said, it is the same subscription
 	}
-	l.subscriptions[uri] = params
+	size := len(uri) + len(params)
+	if len(l.order) >= maxSubscriptions || l.subscribed+size > maxSubscribed {
+		l.unresumed = true
+		return
+	}
+	l.subscribed += size
+	l.order = append(l.order, uri)
+	l.subscriptions[uri] = bytes.Clone(params)
 }
 
 func (l *ledger) unsubscribe(uri string) {
+	if params, known := l.subscriptions[uri]; known {
+		l.subscribed -= len(uri) + len(params)
+	}
 	delete(l.subscriptions, uri)
 	l.order = slices.DeleteFunc(l.order, func(known string) bool { return known == uri })
 }

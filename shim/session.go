@@ -730,6 +730,10 @@ func (s *session) message(frame []byte) {
 			}
 			return
 		}
+		if s.ledger.unresumed {
+			s.ledger.unresumed = false
+			s.say("a subscription will not outlive the daemon: no more than %d of %d bytes are kept", maxSubscriptions, maxSubscribed)
+		}
 	}
 	s.emit(frame)
 }

@@ -995,3 +995,31 @@ func TestFailureTable(t *testing.T) {
 		reasons[row.Reason], codes[row.Code] = true, true
 	}
 }
+
+// What the ledger keeps of subscriptions is bounded by their number and their size, and given back.
+func TestLedgerOfSubscriptionsIsBounded(t *testing.T) {
+	l := newLedger()
+	big := []byte(strings.Repeat("x", maxSubscribed/2-10))
+	l.subscribe("a", big)
+	l.subscribe("a", big) // it has that one
+	l.subscribe("b", big)
+	if len(l.order) != 2 || l.unresumed {
+		t.Errorf("kept are %v, unresumed %v", l.order, l.unresumed)
+	}
+	l.subscribe("c", big)
+	if len(l.order) != 2 || !l.unresumed || l.subscribed > maxSubscribed {
+		t.Errorf("kept are %v of %d bytes, unresumed %v", l.order, l.subscribed, l.unresumed)
+	}
+	for _, uri := range []string{"a", "b", "c"} {
+		l.unsubscribe(uri)
+	}
+	if l.subscribed != 0 || len(l.order) != 0 {
+		t.Errorf("%d bytes and %v are left", l.subscribed, l.order)
+	}
+	for n := range maxSubscriptions + 1 {
+		l.subscribe(fmt.Sprint(n), nil)
+	}
+	if len(l.order) != maxSubscriptions {
+		t.Errorf("%d are kept", len(l.order))
+	}
+}
