@@ -153,7 +153,8 @@ func (s *seat) listenTo(f filter) {
 func (s *seat) listenEnded(l *listen, a answer) {
 	l.ended = true
 	nothing := l.acked != nil && !l.acked.Tools && !l.acked.Prompts && !l.acked.Resources && len(l.acked.URIs) == 0
-	if l.acked != nil && !nothing && s.world.stops.Load() == l.stops {
+	stopped := l.stops%2 == 1 || s.world.stops.Load() != l.stops
+	if l.acked != nil && !nothing && !stopped {
 		s.world.violatef(s.name, "listen %s was ended, and nobody has stopped the daemon: %.200s %v", l.request.id, a.result, a.err)
 	}
 }

@@ -24,6 +24,9 @@ const (
 	// settleTime is how long a daemon may keep what it does not need any more:
 	// longer than idle connections to the backend are kept.
 	settleTime = 10 * time.Second
+	// lastBreath is how long what the last client had in work may need to end:
+	// longer than a backend has for an answer to a cancelled request.
+	lastBreath = 3 * time.Second
 )
 
 // vitals are what a daemon holds that has served, while nobody is attached.
@@ -127,6 +130,9 @@ func (w *world) lonely(ctx context.Context) (pid int, ok bool) {
 // examine takes the vitals of a daemon, which does not survive it.
 func (w *world) examine(ctx context.Context, pid int) (vitals, bool) {
 	v := vitals{fds: descriptors(pid)}
+	if !pause(ctx, lastBreath) {
+		return v, false
+	}
 	var err error
 	if v.goroutines, err = w.dumpGoroutines(ctx, pid); err != nil {
 		w.violatef("compare", "the daemon's goroutines: %v", err)
@@ -214,8 +220,7 @@ func (w *world) end() {
 	if w.plan.dump {
 		w.command(ctx, "end", "devproxyd", "start")
 	}
-	w.stops.Add(1)
-	if o := w.command(ctx, "end", "devproxyd", "stop"); o.code != 0 {
+	if o := w.stop(ctx, "end"); o.code != 0 {
 		w.violatef("end", "devproxyd stop: %v", o)
 	}
 	w.followJournal()

@@ -136,8 +136,7 @@ func (w *world) pauseShim(d dice, actor string) {
 }
 
 func (w *world) stopAndStart(d dice, actor string) {
-	w.stops.Add(1)
-	w.command(w.t.Context(), actor, "devproxyd", "stop")
+	w.stop(w.t.Context(), actor)
 	pause(w.t.Context(), d.between(0, 2*time.Second))
 	w.command(w.t.Context(), actor, "devproxyd", "start")
 }

@@ -58,6 +58,7 @@ func newPlan(seed uint64, short bool) plan {
 		}
 		p.faultTimes[f.name] = weight
 	}
+	p.faultTimes["kill daemon"] = max(p.faultTimes["kill daemon"], 1) // there has to be one
 	return p
 }
 

@@ -72,6 +72,13 @@ func (w *world) command(ctx context.Context, actor, name string, args ...string)
 	return o
 }
 
+// stop runs devproxyd stop.
+func (w *world) stop(ctx context.Context, actor string) outcome {
+	w.stops.Add(1)
+	defer w.stops.Add(1)
+	return w.command(ctx, actor, "devproxyd", "stop")
+}
+
 // disasters are what no program may say, in whatever log.
 var disasters = []string{"DATA RACE", "panic:", "fatal error:"}
 

@@ -279,7 +279,11 @@ func (g gate) pass() {
 func (g gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	*g.state = make(chan struct{})
+	select {
+	case <-*g.state:
+		*g.state = make(chan struct{})
+	default: // somebody may wait at it already
+	}
 }
 
 func (g gate) open() {

@@ -44,7 +44,7 @@ type world struct {
 	clients []*client
 	journal *journal
 	builds  builds
-	// stops counts the times that devproxyd stop was ordered.
+	// stops counts the begins and the ends of devproxyd stop: it is odd during one.
 	stops atomic.Int64
 	// largest is the most memory that the daemon had.
 	largest atomic.Int64
