@@ -117,7 +117,7 @@ func follow(cmd *cobra.Command, target *cli.Target, do operation) error {
 		case step.GetBuild() != nil:
 			tellBuild(stderr, step.GetBuild())
 		default:
-			_, _ = fmt.Fprintf(stderr, "  %s\n", step.GetBuildOutput())
+			_, _ = fmt.Fprintf(stderr, "  %s\n", cli.PrintableLine(step.GetBuildOutput()))
 		}
 	})
 	if err != nil {
@@ -146,7 +146,7 @@ func describe(b *client.Backend) string {
 func tellBuild(stderr io.Writer, b *client.BuildRun) {
 	outcome := "the build succeeded"
 	if !b.GetOk() {
-		outcome = b.GetMessage()
+		outcome = cli.Printable(b.GetMessage())
 	}
 	_, _ = fmt.Fprintf(stderr, "%s, after %s\n", outcome, short(b.GetDuration().AsDuration()))
 }

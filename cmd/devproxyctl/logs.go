@@ -61,7 +61,7 @@ func printLine(out io.Writer, e *client.LogEntry) error {
 	if e.GetGeneration() != 0 {
 		label = fmt.Sprintf("%s#%d", source, e.GetGeneration())
 	}
-	text := e.GetText()
+	text := cli.PrintableLine(e.GetText())
 	if e.GetStream() == "stdout-noise" {
 		// Without devproxy such a line would have broken the client's connection.
 		text = amber.Render("[no protocol, on stdout]") + " " + text
@@ -87,6 +87,6 @@ func printJSON(out io.Writer, e *client.LogEntry) error {
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(buffer.Bytes())
+	_, err = out.Write(cli.PrintableJSON(buffer.Bytes()))
 	return err
 }

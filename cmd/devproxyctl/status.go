@@ -12,6 +12,8 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/internal/cli"
@@ -58,7 +60,7 @@ func printStatusJSON(out io.Writer, status *client.Status) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "{\"version\":%d,\"status\":%s}\n", jsonVersion, raw)
+	_, err = fmt.Fprintf(out, "{\"version\":%d,\"status\":%s}\n", jsonVersion, cli.PrintableJSON(raw))
 	return err
 }
 
@@ -79,6 +81,7 @@ func terminalWidth(out io.Writer) int {
 // printStatus writes the status as a person reads it: one block a subject, its
 // name in the margin. Lines are wrapped at width, unless that is 0.
 func printStatus(out io.Writer, status *client.Status, now time.Time, width int) error {
+	status = printable(status)
 	p := page{now: now, width: width}
 	p.daemon(status.GetDaemon())
 	p.backend(status.GetBackend())
@@ -87,6 +90,49 @@ func printStatus(out io.Writer, status *client.Status, now time.Time, width int)
 	p.sessions(status.GetSessions())
 	_, err := lipgloss.Fprint(out, p.text.String())
 	return err
+}
+
+// printable is a copy of the status in which what servers, clients and builds
+// say of themselves can do nothing to a terminal.
+func printable(status *client.Status) *client.Status {
+	clean := proto.CloneOf(status)
+	makePrintable(clean.ProtoReflect())
+	return clean
+}
+
+func makePrintable(m protoreflect.Message) {
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		line := func(text string) protoreflect.Value {
+			if field.Name() == "message" { // the one that may have several lines
+				return protoreflect.ValueOfString(cli.Printable(text))
+			}
+			return protoreflect.ValueOfString(cli.PrintableLine(text))
+		}
+		isString, isMessage := field.Kind() == protoreflect.StringKind, field.Kind() == protoreflect.MessageKind
+		switch {
+		case field.IsMap() && field.MapKey().Kind() == protoreflect.StringKind && field.MapValue().Kind() == protoreflect.StringKind:
+			entries := m.NewField(field)
+			v.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+				entries.Map().Set(line(key.String()).MapKey(), line(value.String()))
+				return true
+			})
+			m.Set(field, entries)
+		case field.IsList() && isString:
+			for i := range v.List().Len() {
+				v.List().Set(i, line(v.List().Get(i).String()))
+			}
+		case field.IsList() && isMessage:
+			for i := range v.List().Len() {
+				makePrintable(v.List().Get(i).Message())
+			}
+		case field.IsMap(), field.IsList():
+		case isMessage:
+			makePrintable(v.Message())
+		case isString:
+			m.Set(field, line(v.String()))
+		}
+		return true
+	})
 }
 
 type page struct {

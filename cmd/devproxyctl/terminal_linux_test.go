@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/debugmcp/devproxy/api/client"
 )
 
 // openTerminal returns both ends of a terminal of that many columns.
@@ -57,6 +60,77 @@ func TestStatusOnTerminal(t *testing.T) {
 		text := string(page[:n])
 		if !strings.Contains(text, "/home/me/work/my-server") || strings.Contains(text, "\x1b[33m") != want {
 			t.Errorf("with NO_COLOR=%q colours are wrong: %q", noColour, text)
+		}
+	}
+}
+
+// What others say of themselves, wherever it stands, does nothing to the
+// terminal of the person who reads it.
+func TestNothingActsOnTheTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm-256color")
+	t.Setenv("NO_COLOR", "")
+	const evil = "name\x1b]0;title\x07\x1b[2J\x1b[1;31mred\u009b2J\u202e\r"
+	const shown = `name\x1b]0;title\x07\x1b[2Jred\u009b2J\u202e\r`
+	status := statuses()["failed"]
+	fill(status.ProtoReflect(), evil+"\nnext")
+	entry := &client.LogEntry{Text: evil, Stream: "stdout-noise"}
+	for what, print := range map[string]func(*os.File) error{
+		"status":        func(out *os.File) error { return printStatus(out, status, now, 0) },
+		"status --json": func(out *os.File) error { return printStatusJSON(out, status) },
+		"logs":          func(out *os.File) error { return printLine(out, entry) },
+		"logs --json":   func(out *os.File) error { return printJSON(out, entry) },
+		"a build": func(out *os.File) error {
+			tellBuild(out, &client.BuildRun{Message: evil})
+			return nil
+		},
+	} {
+		person, program := openTerminal(t, 72)
+		if err := print(program); err != nil {
+			t.Fatal(err)
+		}
+		page := make([]byte, 64<<10)
+		n, err := person.Read(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(page[:n])
+		for _, raw := range []string{"\x1b]", "\x07", "\x1b[2J", "\u009b", "\u202e"} {
+			if strings.Contains(text, raw) {
+				t.Errorf("%s writes %q: %q", what, raw, text)
+			}
+		}
+		if !strings.HasSuffix(what, "--json") && !strings.Contains(text, shown) {
+			t.Errorf("%s does not show what was said: %q", what, text)
+		}
+		// Only a message may have lines; the others say where theirs would be.
+		if what == "status" && strings.Count(text, `\r\nnext`) < 10 {
+			t.Errorf("a name makes a line of its own: %q", text)
+		}
+	}
+}
+
+// fill gives every text of a message the value, and each list and map one.
+func fill(m protoreflect.Message, text string) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		isString, isMessage := field.Kind() == protoreflect.StringKind, field.Kind() == protoreflect.MessageKind
+		switch {
+		case field.IsMap():
+			entries := m.Mutable(field).Map()
+			entries.Set(protoreflect.ValueOfString(text).MapKey(), protoreflect.ValueOfString(text))
+		case field.IsList() && isString:
+			m.Mutable(field).List().Append(protoreflect.ValueOfString(text))
+		case field.IsList() && isMessage:
+			list := m.Mutable(field).List()
+			element := list.NewElement()
+			fill(element.Message(), text)
+			list.Append(element)
+		case field.IsList():
+		case isMessage && !strings.HasPrefix(string(field.Message().FullName()), "google."):
+			fill(m.Mutable(field).Message(), text)
+		case isString:
+			m.Set(field, protoreflect.ValueOfString(text))
 		}
 	}
 }

@@ -62,7 +62,7 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	if daemon.GetStartTime().AsTime().Before(began) {
 		verb = "runs already"
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd %s for %s, pid %d, socket %s\n", verb, p.Root, daemon.GetPid(), daemon.GetSocket())
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd %s for %s, pid %d, socket %s\n", verb, cli.PrintableLine(p.Root), daemon.GetPid(), daemon.GetSocket())
 	return err
 }
 
@@ -117,7 +117,7 @@ func restart(cmd *cobra.Command, target *cli.Target) error {
 	if status, err = c.Status(cmd.Context(), false); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd restarted for %s, pid %d took over from pid %d\n", p.Root, status.GetDaemon().GetPid(), predecessor)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd restarted for %s, pid %d took over from pid %d\n", cli.PrintableLine(p.Root), status.GetDaemon().GetPid(), predecessor)
 	return err
 }
 
@@ -192,7 +192,7 @@ func stop(cmd *cobra.Command, target *cli.Target) error {
 // stopped tells what became of a stop once no daemon is there.
 func stopped(cmd *cobra.Command, p project.Project, was bool) error {
 	if !was {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "no daemon runs for %s\n", p.Root)
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "no daemon runs for %s\n", cli.PrintableLine(p.Root))
 		return err
 	}
 	// A backend that would not end leaves its record behind, unless it is that of
@@ -200,7 +200,7 @@ func stopped(cmd *cobra.Command, p project.Project, was bool) error {
 	if _, err := os.Stat(p.Record()); err == nil && !locked(p) {
 		return fmt.Errorf("the daemon of %s ended, but processes of its backend did not; see %s", p.Root, p.DaemonLog())
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "devproxyd for %s stopped\n", p.Root)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "devproxyd for %s stopped\n", cli.PrintableLine(p.Root))
 	return err
 }
 

@@ -180,7 +180,9 @@ func Main(root *cobra.Command) int {
 	if ctx.Err() != nil {
 		return ExitInterrupted
 	}
-	_, _ = fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), strings.TrimRight(err.Error(), "\n"))
+	// It may be made of what a server said last.
+	text := Printable(strings.TrimRight(err.Error(), "\n"))
+	_, _ = fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), text)
 	return exitCode(err)
 }
 
