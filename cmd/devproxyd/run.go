@@ -43,7 +43,9 @@ func newRun(target *cli.Target) *cobra.Command {
 			// but the backend would inherit that.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			if !autostarted && !detached {
-				options.Log = tint.NewTextHandler(cmd.ErrOrStderr(), &tint.Options{Level: slog.LevelInfo, NoColor: !colours()})
+				options.Log = tint.NewTextHandler(cmd.ErrOrStderr(), &tint.Options{
+					Level: slog.LevelInfo, NoColor: !colours(), ReplaceAttr: printable,
+				})
 			}
 			err = daemon.Run(cmd.Context(), options)
 			if errors.Is(err, daemon.ErrRunning) && (autostarted || detached) {
@@ -60,6 +62,16 @@ func newRun(target *cli.Target) *cobra.Command {
 	_ = cmd.Flags().MarkHidden("succeeds")
 	_ = cmd.Flags().MarkHidden("detached")
 	return cmd
+}
+
+// printable keeps what a server or client says, and the log repeats, from doing
+// something to the terminal: the handler lets escape sequences pass.
+func printable(_ []string, a slog.Attr) slog.Attr {
+	text := a.Value.String()
+	if shown := cli.PrintableLine(text); shown != text {
+		return slog.String(a.Key, shown)
+	}
+	return a
 }
 
 // colours reports whether stderr is a terminal that wants colours.
