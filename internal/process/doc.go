@@ -20,8 +20,9 @@
 //     (env -i), overwrote its environment block (some servers do so to set their title), or
 //     runs as another user.
 //   - macOS: the process group alone. A process that calls setsid escapes.
-//   - Windows: a job object. Nothing escapes, and the job ends with the daemon. SIGTERM is
-//     CTRL_BREAK there.
+//   - Windows: a job object, which a process is in from its first instruction. Nothing escapes,
+//     and the job ends with the daemon. SIGTERM is CTRL_BREAK there. The gate sends it and ends
+//     with the leader, so what a leader leaves behind is ended without one.
 //
 // The orphan of a killed daemon ([EndOrphan]) is found by its leader; a group whose leader is
 // gone has nothing but a number, which could be anybody's. On Linux its members are still found

@@ -20,9 +20,9 @@ const (
 	execClosesStatus = true  // and nobody to write a status
 )
 
-// spawnGate runs this program again as a gate, leading a process group of its own. The kernel
-// makes the group before the child's first instruction, so nothing of it can be outside.
-func spawnGate(p *pipes, marker string) (*os.Process, error) {
+// spawnGate runs this program again as a gate, leading a process group of its own. The child joins
+// it between fork and exec, before the first instruction of the gate, so nothing can be outside.
+func spawnGate(p *pipes, _ *group, marker string) (*os.Process, error) {
 	self, err := ownExecutable()
 	if err != nil {
 		return nil, err

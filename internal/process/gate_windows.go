@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"syscall"
 
 	"golang.org/x/sys/windows"
 )
@@ -19,32 +18,27 @@ const (
 	breakRequest = 'b'
 )
 
-// spawnGate runs this program again as a gate. It gets a console of its own without a window,
-// which the command inherits: nothing flashes up on the desktop, and the Ctrl-C of the daemon's
-// terminal does not reach it. Of our handles it inherits the five pipes and no other.
-func spawnGate(p *pipes, marker string) (*os.Process, error) {
+// spawnGate runs this program again as a gate in the job of the group. It gets a console of its own
+// without a window, which the command inherits: nothing flashes up on the desktop, and the Ctrl-C of
+// the daemon's terminal does not reach it.
+func spawnGate(p *pipes, g *group, marker string) (*os.Process, error) {
 	self, err := ownExecutable()
 	if err != nil {
 		return nil, err
 	}
-	extra := []syscall.Handle{syscall.Handle(p.gate.theirs.Fd()), syscall.Handle(p.status.theirs.Fd())}
-	for _, handle := range extra {
-		const inherit = windows.HANDLE_FLAG_INHERIT
-		if err := windows.SetHandleInformation(windows.Handle(handle), inherit, inherit); err != nil {
-			return nil, fmt.Errorf("passing on the gate's pipes: %w", err)
-		}
-	}
+	gate, status := windows.Handle(p.gate.theirs.Fd()), windows.Handle(p.status.theirs.Fd())
 	// The system's own variables (SystemRoot) are needed to run at all.
 	env := markerEnv(os.Environ(), marker)
-	env = append(env, fmt.Sprintf("%s=%d,%d", gateVariable, extra[0], extra[1]))
-	return os.StartProcess(self, gateArgs(), &os.ProcAttr{
-		Env:   env,
-		Files: []*os.File{p.stdin.theirs, p.stdout.theirs, p.stderr.theirs},
-		Sys: &windows.SysProcAttr{
-			CreationFlags:              windows.CREATE_NO_WINDOW | windows.CREATE_NEW_PROCESS_GROUP,
-			AdditionalInheritedHandles: extra,
-		},
-	})
+	env = append(env, fmt.Sprintf("%s=%d,%d", gateVariable, gate, status))
+	return birth{
+		path:   self,
+		args:   gateArgs(),
+		env:    env,
+		std:    [3]windows.Handle{windows.Handle(p.stdin.theirs.Fd()), windows.Handle(p.stdout.theirs.Fd()), windows.Handle(p.stderr.theirs.Fd())},
+		others: []windows.Handle{gate, status},
+		flags:  windows.CREATE_NO_WINDOW | windows.CREATE_NEW_PROCESS_GROUP,
+		job:    g.job,
+	}.start()
 }
 
 // openGate runs the gate if its pipes are there, and otherwise reports false.
@@ -75,12 +69,7 @@ func become(spec Spec, gate, status *os.File) *ExecError {
 	}
 	// CTRL_BREAK is for the command; the gate outlives it to pass on its exit code.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
-	command, err := os.StartProcess(spec.Path, append([]string{spec.Path}, spec.Args...), &os.ProcAttr{
-		Dir:   spec.Dir,
-		Env:   spec.Env,
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   &windows.SysProcAttr{CmdLine: spec.verbatim},
-	})
+	command, err := startCommand(spec)
 	if err != nil {
 		if cause, ok := errors.AsType[*fs.PathError](err); ok {
 			err = cause.Err // the path is said once
@@ -99,6 +88,19 @@ func become(spec Spec, gate, status *os.File) *ExecError {
 	}
 	os.Exit(state.ExitCode()) //nolint:forbidigo // the gate is a program of its own
 	return nil
+}
+
+func startCommand(spec Spec) (*os.Process, error) {
+	spec, err := throughShell(spec)
+	if err != nil {
+		return nil, err
+	}
+	return os.StartProcess(spec.Path, append([]string{spec.Path}, spec.Args...), &os.ProcAttr{
+		Dir:   spec.Dir,
+		Env:   spec.Env,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys:   &windows.SysProcAttr{CmdLine: spec.verbatim},
+	})
 }
 
 // passRequests serves the open gate until its end, which means that the daemon is gone or done

@@ -20,9 +20,14 @@ type group struct {
 	empty  bool // the process group was seen to be empty: its number may be somebody else's now
 }
 
-// newGroup takes hold of the group of a child that is not reaped yet.
-func newGroup(leader Identity, _ *os.File) (*group, error) {
-	return &group{leader: leader}, nil
+// newGroup makes the group of a child to come. There is nothing of it yet: its number will be the
+// child's pid.
+func newGroup() (*group, error) { return &group{}, nil }
+
+// follow takes hold of the group of a child that is not reaped yet.
+func (g *group) follow(leader Identity, _ *os.File) error {
+	g.leader = leader
+	return nil
 }
 
 // orphanedGroup finds the process group of an earlier daemon's process, if its leader is still

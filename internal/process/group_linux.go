@@ -24,17 +24,21 @@ type group struct {
 	known  []stat // the live members of the last look
 }
 
-// newGroup takes hold of the group of a child that is not reaped yet.
-func newGroup(leader Identity, _ *os.File) (*group, error) {
+// newGroup makes the group of a child to come. There is nothing of it yet: its number will be the
+// child's pid.
+func newGroup() (*group, error) { return &group{}, nil }
+
+// follow takes hold of the group of a child that is not reaped yet.
+func (g *group) follow(leader Identity, _ *os.File) error {
 	s, err := readStat(leader.PID)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	g := &group{leader: leader, session: s.session}
+	g.leader, g.session = leader, s.session
 	if leader.Marker != "" {
 		g.marked = func(marker string) bool { return marker == leader.Marker }
 	}
-	return g, nil
+	return nil
 }
 
 // orphanedGroup finds what is left of the group of a process of an earlier daemon: its process

@@ -27,9 +27,9 @@ type jobProcesses struct {
 	pids     [maxListed]uintptr
 }
 
-// group is what has to be gone: a job object. The gate is in it before it runs anything, all
-// that descends from it is in it too, and the system ends it with its last handle, which only
-// this process has.
+// group is what has to be gone: a job object. The gate is born in it, all that descends from the
+// gate is in it too and cannot leave, and the system ends it with its last handle, which only this
+// process has.
 type group struct {
 	leader Identity
 	gate   *os.File // carries the request to end to the gate, which is in the command's console
@@ -39,37 +39,28 @@ type group struct {
 	lone windows.Handle // an orphaned leader that was in no job; 0: none
 }
 
-// newGroup puts a child that waits at its gate into a job of its own.
-func newGroup(leader Identity, gate *os.File) (*group, error) {
+// newGroup makes an empty job for a gate to be born in. Without one of the two limits for breaking
+// away, no process of it can start another outside of it.
+func newGroup() (*group, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("creating job object: %w", err)
 	}
-	g := &group{leader: leader, gate: gate, job: job}
-	if err := g.enroll(); err != nil {
+	g := &group{job: job}
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
+	if err != nil {
 		g.close()
-		return nil, err
+		return nil, fmt.Errorf("configuring job object: %w", err)
 	}
 	return g, nil
 }
 
-func (g *group) enroll() error {
-	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	_, err := windows.SetInformationJobObject(g.job, windows.JobObjectExtendedLimitInformation,
-		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
-	if err != nil {
-		return fmt.Errorf("configuring job object: %w", err)
-	}
-	const access = windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE
-	child, err := windows.OpenProcess(access, false, uint32(g.leader.PID))
-	if err != nil {
-		return fmt.Errorf("opening process %d: %w", g.leader.PID, err)
-	}
-	defer func() { _ = windows.CloseHandle(child) }()
-	if err := windows.AssignProcessToJobObject(g.job, child); err != nil {
-		return fmt.Errorf("assigning process %d to its job: %w", g.leader.PID, err)
-	}
+// follow notes who the gate is.
+func (g *group) follow(leader Identity, gate *os.File) error {
+	g.leader, g.gate = leader, gate
 	return nil
 }
 

@@ -74,18 +74,25 @@ func Start(spec Spec) (*Process, error) {
 	if insideGate() {
 		return nil, errors.New("starting a process: the program must call process.Main first")
 	}
+	group, err := newGroup()
+	if err != nil {
+		return nil, err
+	}
 	pipes, err := openPipes(spec.Merge)
 	if err != nil {
+		group.close()
 		return nil, fmt.Errorf("opening pipes: %w", err)
 	}
-	proc, err := spawnGate(pipes, spec.Marker)
+	proc, err := spawnGate(pipes, group, spec.Marker)
 	pipes.closeTheirs()
 	if err != nil {
 		pipes.closeOurs()
+		group.close()
 		return nil, fmt.Errorf("spawning the gate process: %w", err)
 	}
 	p := &Process{
 		proc:    proc,
+		group:   group,
 		message: message,
 		stdin:   &input{file: pipes.stdin.ours},
 		stdout:  newOutput(pipes.stdout.ours),
@@ -98,6 +105,7 @@ func Start(spec Spec) (*Process, error) {
 		_ = proc.Kill()
 		_, _ = proc.Wait()
 		pipes.closeOurs()
+		group.close()
 		return nil, err
 	}
 	go p.wait()
@@ -113,7 +121,7 @@ func (p *Process) adopt(marker string) error {
 	}
 	identity.Marker = marker
 	p.identity = identity
-	if p.group, err = newGroup(identity, p.gate); err != nil {
+	if err := p.group.follow(identity, p.gate); err != nil {
 		return fmt.Errorf("taking hold of process %d: %w", p.proc.Pid, err)
 	}
 	return nil
