@@ -365,7 +365,7 @@ func (p *pipe[T]) drop() {
 type attachment struct {
 	t      *testing.T
 	hello  *devproxyv1.Hello
-	frames chan string   // what came; closed at the end of input
+	frames chan string   // what came; closed at the end of input or of the stream
 	chunks chan int      // their sizes
 	done   chan struct{} // closed when the stream is over
 
@@ -375,6 +375,7 @@ type attachment struct {
 
 // serve takes the hello and then collects what comes.
 func (a *attachment) serve(d *fakeDaemon) {
+	defer close(a.frames)
 	first, err := a.up.get()
 	if err != nil {
 		return
@@ -391,7 +392,6 @@ func (a *attachment) serve(d *fakeDaemon) {
 			return
 		}
 		if request == nil {
-			close(a.frames)
 			return
 		}
 		a.chunks <- len(request.GetChunk().GetData())
@@ -417,14 +417,17 @@ func (a *attachment) end(err error) {
 	a.up.end(err)
 }
 
-// accept waits for the shim to attach to the daemon that runs.
+// accept waits for the shim to attach to the daemon that runs, and to know that it
+// has.
 func (w *world) accept() *attachment {
 	w.t.Helper()
 	d := w.current()
 	if d == nil {
 		w.t.Fatal("no daemon runs")
 	}
-	return <-d.attached
+	a := <-d.attached
+	synctest.Wait()
+	return a
 }
 
 // expect fails the test unless the next frames are these.
