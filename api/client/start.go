@@ -377,7 +377,8 @@ func openStartLog(path string, command []string) (*startLog, error) {
 
 func (l *startLog) begin(command []string) error {
 	if info, err := l.file.Stat(); err == nil && info.Size() > maxStartLog {
-		if err := l.file.Truncate(0); err != nil {
+		// By its name: Windows does not let a file be cut that was opened to append.
+		if err := os.Truncate(l.path, 0); err != nil {
 			return err
 		}
 	}

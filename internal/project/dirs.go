@@ -216,7 +216,7 @@ func WriteFile(path string, content []byte) error {
 		err = closing
 	}
 	if err == nil {
-		err = os.Rename(file.Name(), path)
+		err = rename(file.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(file.Name()))

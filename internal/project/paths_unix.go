@@ -83,3 +83,6 @@ func folderID(info fs.FileInfo) string {
 	}
 	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
 }
+
+// rename puts the file from in the place of to. Who has to open meanwhile keeps what he has.
+func rename(from, to string) error { return os.Rename(from, to) }

@@ -1,10 +1,12 @@
 package project
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/windows"
 )
@@ -41,3 +43,22 @@ func spelling(path string) string { return path }
 // folderID says nothing: what mounts a folder twice on Windows, a junction or a
 // substituted drive, EvalSymlinks sees through.
 func folderID(fs.FileInfo) string { return "" }
+
+const (
+	// renamePatience is how long a file that is open elsewhere is waited for: a
+	// reader of ours or a virus scanner is done with it within milliseconds.
+	renamePatience = time.Second
+	renamePause    = 5 * time.Millisecond
+)
+
+// rename puts the file from in the place of to. Windows refuses while somebody
+// has to open, and Go opens files without the permission to replace them.
+func rename(from, to string) error {
+	for deadline := time.Now().Add(renamePatience); ; time.Sleep(renamePause) { //nolint:forbidigo // nothing tells that a file was closed
+		err := os.Rename(from, to)
+		inUse := errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED)
+		if !inUse || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
