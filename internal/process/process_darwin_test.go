@@ -18,3 +18,5 @@ func endOwnGroup(string) {
 	_, err = EndOrphan(context.Background(), id, 0)
 	must(errors.Join(err))
 }
+
+func endFirstThread() {}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,18 @@ import (
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func init() {
+	if len(os.Args) > 2 && os.Args[2] == "headless" {
+		runtime.LockOSThread() // so that main stays on the first thread
+	}
+}
+
+// endFirstThread ends the first thread while others live on.
+func endFirstThread() {
+	go sleepForever()
+	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+}
 
 // leftProcesses finds what any test of this run has left behind.
 func leftProcesses() error {
@@ -336,6 +349,26 @@ func TestZombieWithLiveThreadsIsAlive(t *testing.T) {
 			t.Errorf("%+v: dead %v, want %v", test.stat, test.stat.dead(), test.dead)
 		}
 	}
+}
+
+// The system shows such a process as a zombie, though it serves.
+func TestLeaderWithoutItsFirstThreadLives(t *testing.T) {
+	p := run(t, helper("headless"))
+	nextLine(t, p.Stdout())
+	await(t, "its first thread has ended", func() bool {
+		s, err := readStat(p.PID())
+		return err == nil && s.state == 'Z'
+	})
+	if members, err := p.Members(); err != nil || !slices.Equal(members, []int{p.PID()}) {
+		t.Errorf("members %v, %v, want the leader %d", members, err, p.PID())
+	}
+	select {
+	case <-p.Done():
+		t.Error("it is taken for dead")
+	default:
+	}
+	terminate(t, p, 20*time.Millisecond, patience)
+	awaitDone(t, p)
 }
 
 // A group number may come to mean somebody else's group once ours was empty.

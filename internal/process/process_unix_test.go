@@ -35,6 +35,8 @@ func runSystemHelper(mode string, args []string) {
 		sleepForever()
 	case "end-orphan":
 		endOwnGroup(args[0])
+	case "headless":
+		endFirstThread()
 	default:
 		must(errors.New("no such helper: " + mode))
 	}
