@@ -6,20 +6,24 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/debugmcp/devproxy/internal/process"
 )
@@ -103,6 +107,24 @@ func serve(tricks []string) {
 			os.Exit(2)
 		})
 	}
+	if slices.Contains(tricks, "flood") {
+		go flood(os.Stderr)
+	}
+	if slices.Contains(tricks, "flood-stdout") {
+		go flood(os.Stdout)
+	}
+	if slices.Contains(tricks, "unreading") {
+		select {}
+	}
+}
+
+// flood writes for ever.
+func flood(to io.Writer) {
+	for lines := []byte(strings.Repeat("a line that says nothing\n", 1000)); ; {
+		if _, err := to.Write(lines); err != nil {
+			return
+		}
+	}
 }
 
 func httpBackend(tricks []string) {
@@ -125,6 +147,10 @@ func httpBackend(tricks []string) {
 	})
 	mux.HandleFunc("POST /mcp", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		if slices.Contains(tricks, "speechless") {
+			<-r.Context().Done()
+			return
+		}
 		if strings.Contains(string(body), "notifications/initialized") {
 			serve(tricks)
 		}
@@ -144,8 +170,28 @@ func httpBackend(tricks []string) {
 		host = "[::1]"
 	}
 	fmt.Println("listening on", os.Getenv("PORT"))
+	if slices.Contains(tricks, "reuseport") {
+		port, _ := strconv.Atoi(os.Getenv("PORT"))
+		listener, err := reusePort(port)
+		if err == nil {
+			err = http.Serve(listener, mux)
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(5)
+	}
 	fmt.Fprintln(os.Stderr, http.ListenAndServe(host+":"+os.Getenv("PORT"), mux))
 	os.Exit(5)
+}
+
+// reusePort listens on a port that others may share who do the same.
+func reusePort(port int) (net.Listener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
+		var err error
+		return errors.Join(conn.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		}), err)
+	}}
+	return config.Listen(context.Background(), "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
 func stdioBackend(tricks []string) {
@@ -154,7 +200,7 @@ func stdioBackend(tricks []string) {
 	for in := bufio.NewReader(os.Stdin); ; {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			if slices.Contains(tricks, "deaf") {
+			if slices.Contains(tricks, "deaf") || slices.Contains(tricks, "no-stdin") {
 				select {}
 			}
 			os.Exit(0)

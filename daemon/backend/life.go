@@ -133,6 +133,16 @@ func (l *processLife) pid() int { return l.proc.PID() }
 
 func (l *processLife) exited() <-chan struct{} { return l.ended }
 
+// hasExited reports whether the leader has, whatever became of its group.
+func (l *processLife) hasExited() bool {
+	select {
+	case <-l.proc.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // exit says how the process ended, or why it counts as ended.
 func (l *processLife) exit() (status string, last []string) {
 	select {
@@ -230,10 +240,8 @@ func (l *processLife) readyStdio(ctx context.Context) (*Generation, error) {
 		}
 		return nil, l.startFailure(shake, err)
 	}
-	select {
-	case <-l.proc.Done():
+	if l.hasExited() {
 		return nil, l.startFailure(shake, errExited)
-	default:
 	}
 	facts := stdio.Facts()
 	l.runner.snapshots.remember(l.plan.launch.Command, []era.Facts{facts}, spoilt(l.plan.first), greeting.Capabilities)
@@ -430,10 +438,8 @@ func (l *processLife) watch(linkEnded <-chan struct{}) {
 			wait(lastStep, l.proc.Done())
 		case <-l.proc.Done():
 		}
-		select {
-		case <-l.proc.Done():
+		if l.hasExited() {
 			l.readRest()
-		default:
 		}
 	})
 }
@@ -536,23 +542,23 @@ func (l *processLife) end(ctx context.Context) error {
 	return nil
 }
 
-// httpPatience is how long an http or sse backend gets to end because its stdin
-// did, before it gets SIGTERM as well. Few such servers look at their stdin, and
-// a person who rebuilds waits for this; it still lets one that does look end by
-// itself.
-const httpPatience = 250 * time.Millisecond
+// stdinPatience is how long an http or sse backend, and what a dead wrapper has
+// left of any, gets to end because its stdin did, before it gets SIGTERM as well.
+// Few of these look at their stdin, and a person who rebuilds waits for this; it
+// still lets one that does look end by itself.
+const stdinPatience = 250 * time.Millisecond
 
 // terminate goes down the stop ladder. For a stdio backend the end of its stdin
 // is the order to end, so it gets the whole rung for that.
 func (l *processLife) terminate(ctx context.Context) error {
 	rung := l.plan.launch.StopTimeout
-	if l.plan.launch.Transport == Stdio || rung <= httpPatience {
+	if l.plan.launch.Transport == Stdio && !l.hasExited() || rung <= stdinPatience {
 		return l.proc.Terminate(ctx, rung)
 	}
 	ended := make(chan struct{})
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		timer := time.NewTimer(httpPatience)
+		timer := time.NewTimer(stdinPatience)
 		defer timer.Stop()
 		select {
 		case <-timer.C:

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/debugmcp/devproxy/daemon/backend/link"
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/process"
 	"github.com/debugmcp/devproxy/internal/wire"
@@ -77,6 +80,9 @@ func newHouseIn(t *testing.T, dir, marker string, l Launch) *house {
 		Output: func(generation uint64, stream, line string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
+			if len(h.output) > 1000 {
+				return // it floods
+			}
 			h.output = append(h.output, fmt.Sprintf("%d %s: %s", generation, stream, line))
 		},
 		Baseline: func(context.Context) (string, error) {
@@ -228,18 +234,25 @@ func (a answers) Failed(int64, error)             {}
 func (a answers) Writable()                       {}
 func (a answers) Lost(error)                      {}
 
+// open opens a link to the running generation.
+func (h *house) open(t *testing.T, sink link.Sink) link.Link {
+	t.Helper()
+	up := h.published.Load().up
+	if up == nil {
+		t.Fatal("nothing is up")
+	}
+	l, err := up.Open(t.Context(), legacyClient, sink)
+	if err != nil {
+		t.Fatalf("opening a link: %v", err)
+	}
+	return l
+}
+
 // ask opens a link to the running generation and asks it for its environment.
 func (h *house) ask() map[string]any {
 	h.t.Helper()
-	up := h.published.Load().up
-	if up == nil {
-		h.t.Fatal("nothing is up")
-	}
 	got := make(answers, 10)
-	l, err := up.Open(h.t.Context(), legacyClient, got)
-	if err != nil {
-		h.t.Fatalf("opening a link: %v", err)
-	}
+	l := h.open(h.t, got)
 	defer l.Close()
 	l.Request(1, "env", nil, legacyClient)
 	select {
@@ -456,36 +469,163 @@ func TestABackendThatIgnoresEverySign(t *testing.T) {
 	}
 }
 
-// Most http servers do not look at their stdin. A stop must not wait a whole
-// rung for that.
-func TestAnHTTPBackendThatIgnoresItsStdinGetsSIGTERMSoon(t *testing.T) {
+// What a backend does with its pipes, or somebody with its processes, holds up no
+// stop.
+func TestStopsThatAreHard(t *testing.T) {
 	t.Parallel()
-	l := selfAs("http", "no-stdin")
-	l.StopTimeout = time.Hour
-	h := newHouse(t, l)
-	h.mustStart()
-	if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
-		t.Fatal(err)
+	freeze := func(t *testing.T, h *house) {
+		if err := syscall.Kill(-h.Status().PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if e := h.Status().LastExit; e.Status != "ended by SIGTERM" {
-		t.Errorf("last exit = %+v", e)
+	// A request larger than the pipe, which nobody reads.
+	stuff := func(t *testing.T, h *house) {
+		h.open(t, make(answers, 10)).Request(1, "x", []byte(`{"x":"`+strings.Repeat("y", 1<<20)+`"}`), legacyClient)
+	}
+	for name, test := range map[string]struct {
+		role   string
+		tricks []string
+		before func(*testing.T, *house)
+		want   string // how it ends
+	}{
+		"frozen stdio":           {"stdio", nil, freeze, "ended by SIGTERM"},
+		"frozen http":            {"http", nil, freeze, "ended by SIGTERM"},
+		"frozen and deaf":        {"http", []string{"deaf", "grandchild"}, freeze, "ended by SIGKILL"},
+		"flooding stderr":        {"http", []string{"flood", "no-stdin"}, nil, "ended by SIGTERM"},
+		"flooding stdout":        {"stdio", []string{"flood-stdout"}, nil, "exited with status 0"},
+		"flooding and deaf":      {"stdio", []string{"flood", "flood-stdout", "deaf"}, nil, "ended by SIGKILL"},
+		"not reading":            {"stdio", []string{"unreading"}, stuff, "ended by SIGTERM"},
+		"not reading and deaf":   {"stdio", []string{"unreading", "deaf"}, stuff, "ended by SIGKILL"},
+		"not reading and frozen": {"stdio", []string{"unreading"}, func(t *testing.T, h *house) { stuff(t, h); freeze(t, h) }, "ended by SIGTERM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := selfAs(test.role, test.tricks...)
+			l.StopTimeout = 300 * time.Millisecond
+			h := newHouse(t, l)
+			h.mustStart()
+			if test.before != nil {
+				test.before(t, h)
+			}
+			began := time.Now()
+			if err := h.Stop(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > longEnough/3 {
+				t.Errorf("took %v", took)
+			}
+			if e := h.Status().LastExit; e.Status != test.want || e.Reason != "stop" {
+				t.Errorf("last exit = %+v, want %s", e, test.want)
+			}
+		})
 	}
 }
 
-// A wrapper that dies leaves the server behind, with the port.
+// Most http servers do not look at their stdin, and what a wrapper leaves behind
+// may not either. A stop must not wait a whole rung for that.
+func TestWhoIgnoresHisStdinGetsSIGTERMSoon(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		role   string
+		script string
+		end    func(*testing.T, *house)
+		want   string
+	}{
+		"an http server": {"http", "", func(t *testing.T, h *house) {
+			if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}, "ended by SIGTERM"},
+		"a stdio server whose wrapper died": {"stdio", `exec 3<&0; "$0" <&3 & wait`, func(t *testing.T, h *house) {
+			if err := syscall.Kill(h.Status().PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}, "ended by SIGKILL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := selfAs(test.role, "no-stdin")
+			l.StopTimeout = time.Hour
+			if test.script != "" {
+				l.Path, l.Command = "/bin/sh", []string{"sh", "-c", test.script, os.Args[0]}
+			}
+			h := newHouse(t, l)
+			h.mustStart()
+			// The second one may end as fast as it can.
+			h.change(func(l *Launch) { l.StopTimeout = 200 * time.Millisecond })
+			test.end(t, h)
+			h.awaitGeneration(2)
+			if e := h.Status().LastExit; e.Status != test.want {
+				t.Errorf("last exit = %+v", e)
+			}
+		})
+	}
+}
+
+// A wrapper that dies leaves the server behind, with the port: in its group, or in
+// a session of its own, where the marker finds it, also as the owner of the port.
 func TestAWrapperThatDies(t *testing.T) {
 	t.Parallel()
-	l := selfAs("http", "deaf")
-	l.Command = []string{"sh", "-c", os.Args[0] + " & echo server $! >&2; wait"}
-	l.Path = "/bin/sh"
-	l.StopTimeout = 200 * time.Millisecond
-	h := newHouse(t, l)
-	status := h.mustStart()
-	if err := syscall.Kill(status.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	for name, script := range map[string]string{
+		"in its group":                    `"$0" & echo server $! >&2; wait`,
+		"in a session of its own":         `setsid "$0" & wait`,
+		"in a session without a parent":   `(setsid "$0" &); while :; do sleep 1; done`,
+		"behind a wrapper that is frozen": `"$0" & kill -STOP $$; wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if strings.Contains(script, "setsid") && runtime.GOOS != "linux" {
+				t.Skip("what leaves the group is not found here")
+			}
+			l := selfAs("http", "deaf")
+			l.Command = []string{"sh", "-c", script, os.Args[0]}
+			l.Path = "/bin/sh"
+			l.StopTimeout = 200 * time.Millisecond
+			h := newHouse(t, l)
+			status := h.mustStart()
+			first := marked(markerOf(t))
+			if err := syscall.Kill(status.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			h.awaitGeneration(2)
+			for _, pid := range marked(markerOf(t)) {
+				if slices.Contains(first, pid) {
+					t.Errorf("process %s of generation 1 is there", pid)
+				}
+			}
+			h.ask()
+		})
 	}
-	h.awaitGeneration(2)
-	h.ask()
+}
+
+// What puts itself into the background has not started, and is not left there.
+func TestABackendThatLeavesTheForeground(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"in its group":            `"$0" &`,
+		"in a session of its own": `setsid "$0" &`,
+		"as a daemon":             `(setsid "$0" <&- >&- 2>&- &)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if strings.Contains(script, "setsid") && runtime.GOOS != "linux" {
+				t.Skip("what leaves the group is not found here")
+			}
+			l := selfAs("http", "deaf")
+			l.Command = []string{"sh", "-c", script, os.Args[0]}
+			l.Path = "/bin/sh"
+			l.StopTimeout = 200 * time.Millisecond
+			h := newHouse(t, l)
+			f := h.failedStart(ExitedAtStart)
+			if f.Exit != "exited with status 0 and left processes behind" || !strings.Contains(f.Hint, "must stay in the foreground") {
+				t.Errorf("failure = %+v", f)
+			}
+			h.awaitState(Failed)
+			if left := marked(markerOf(t)); len(left) > 0 {
+				t.Errorf("processes left: %v", left)
+			}
+		})
+	}
 }
 
 func TestAStrangerOnThePort(t *testing.T) {
@@ -512,20 +652,55 @@ func TestAStrangerOnThePort(t *testing.T) {
 	}
 }
 
+// He may even pass the health check.
 func TestAStrangerWhoTakesThePortDuringTheStart(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("who listens is not told here")
 	}
-	h := newHouse(t, selfAs("http", "hang"))
+	l := selfAs("http", "hang")
+	l.Health, l.StopTimeout = "/health", 200*time.Millisecond
+	h := newHouse(t, l)
 	started := make(chan error, 1)
 	go func() { started <- h.Start(context.Background(), nil) }()
 	status := h.await("spawned", func(s Status) bool { return s.PID != 0 })
-	mustListen(t, "tcp", fmt.Sprintf("127.0.0.1:%d", status.Port))
+	stranger, _ := mustListen(t, "tcp", fmt.Sprintf("127.0.0.1:%d", status.Port))
+	healthy := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	_ = healthy.Listener.Close()
+	healthy.Listener = stranger
+	healthy.Start()
+	defer healthy.Close()
 	f, ok := errors.AsType[*Failure](<-started)
 	if !ok || f.Reason != PortInUse || !strings.Contains(f.Message, fmt.Sprintf("was taken by pid %d", os.Getpid())) {
 		t.Errorf("start: %+v", f)
 	}
+}
+
+// A port that somebody lets go of a moment after the backend's end costs the next
+// generation no more than that.
+func TestAPortThatIsFreedLate(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, selfAs("http", "reuseport"))
+	status := h.mustStart()
+	h.change(func(l *Launch) { l.Port = status.Port })
+	late, err := reusePort(status.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freed := make(chan time.Time, 1)
+	go func() {
+		h.await("stopping", func(s Status) bool { return s.State == Stopping })
+		time.Sleep(portFreeWait / 4) // as long as it is held
+		freed <- time.Now()
+		_ = late.Close()
+	}()
+	if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if at := h.Status().ReadyAt; at.Before(<-freed) {
+		t.Error("the next one was up before")
+	}
+	h.ask()
 }
 
 func TestRealRestartsCoalesce(t *testing.T) {
@@ -550,31 +725,54 @@ func TestRealRestartsCoalesce(t *testing.T) {
 	}
 }
 
-func TestAStopDuringAStart(t *testing.T) {
+// A stop, a shutdown and a restart end a start wherever it is, and its processes.
+func TestAStartIsEndedWhereverItIs(t *testing.T) {
 	t.Parallel()
-	for _, role := range []string{"http", "stdio"} {
-		t.Run(role, func(t *testing.T) {
-			t.Parallel()
-			h := newHouse(t, selfAs(role, "hang"))
-			h.Need(legacyClient)
-			status := h.await("spawned", func(s Status) bool { return s.PID != 0 })
-			if err := h.Stop(t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
-			if err := syscall.Kill(status.PID, 0); !errors.Is(err, syscall.ESRCH) {
-				t.Errorf("it lives: %v", err)
-			}
-			h.awaitState(Idle)
-		})
+	for phase, test := range map[string]struct {
+		role, trick, health string
+		message             string // of the status
+	}{
+		"waiting for the port":      {"http", "hang", "", "waiting for port "},
+		"waiting for its health":    {"http", "sick", "/health", " to answer 2xx"},
+		"negotiating over HTTP":     {"http", "speechless", "", "waiting for the handshake at "},
+		"negotiating":               {"stdio", "hang", "", "waiting for its answer to the "},
+		"negotiating with the deaf": {"stdio", "deaf hang", "", "waiting for its answer to the "},
+	} {
+		for _, end := range []string{"stop", "shutdown", "restart"} {
+			t.Run(end+" while "+phase, func(t *testing.T) {
+				t.Parallel()
+				l := selfAs(test.role, test.trick)
+				l.Health, l.StopTimeout = test.health, 200*time.Millisecond
+				h := newHouse(t, l)
+				h.Need(legacyClient)
+				pid := h.await(phase, func(s Status) bool {
+					return s.PID != 0 && strings.Contains(s.Message, test.message)
+				}).PID
+				began := time.Now()
+				switch end {
+				case "stop":
+					if err := h.Stop(t.Context(), nil); err != nil {
+						t.Fatal(err)
+					}
+					h.awaitState(Idle)
+				case "shutdown":
+					h.mustEnd()
+				case "restart":
+					h.change(func(l *Launch) { *l = selfAs(test.role) })
+					if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
+						t.Fatal(err)
+					}
+					h.awaitGeneration(2)
+				}
+				if took := time.Since(began); took > longEnough/2 {
+					t.Errorf("took %v", took)
+				}
+				if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+					t.Errorf("it lives: %v", err)
+				}
+			})
+		}
 	}
-}
-
-func TestAShutdownDuringAStart(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t, selfAs("http", "hang"))
-	h.Need(legacyClient)
-	h.await("starting", func(s Status) bool { return s.State == Starting })
-	h.mustEnd()
 }
 
 // killedDaemon lets a daemon start the backend, kills the daemon with SIGKILL,

@@ -21,6 +21,7 @@
 //
 // Streams of one HTTP session are not ordered among each other: a log line that a server puts on its GET stream
 // may come after the answer it preceded there. A [Link.Cancel] tells the backend and no more: whether it stops,
-// and whether it answers, is the backend's affair. Messages from a backend are held to [Options.MaxReply]; a
+// and whether it answers, is the backend's affair. On one stream for all, an answer that a backend gives twice, or to
+// a request that never was, is passed on like any other. Messages from a backend are held to [Options.MaxReply]; a
 // longer one is dropped, and fails the request it answers where that can be told.
 package link
