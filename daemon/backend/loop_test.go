@@ -250,6 +250,43 @@ func TestAStartCanBeAbandonedAnywhere(t *testing.T) {
 	}
 }
 
+// So it is with one that waits for the end of the last generation.
+func TestAQueuedStartCanBeAbandoned(t *testing.T) {
+	for name, abandon := range map[string]func(*bench) Reason{
+		"stop": func(b *bench) Reason {
+			if err := b.Stop(b.t.Context(), nil); err != nil {
+				b.t.Error(err)
+			}
+			b.mustBe(Idle)
+			return Stopped
+		},
+		"shutdown": func(b *bench) Reason {
+			b.shutdown()
+			if err := <-b.result; err != nil {
+				b.t.Error(err)
+			}
+			return ShuttingDown
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, patient, []act{{endTakes: time.Minute}, {}}, func(b *bench) {
+				b.mustStart()
+				restarted := b.async(func(ctx context.Context) error { return b.Restart(ctx, RestartOptions{}, nil) })
+				b.Need(legacyClient)
+				b.mustBe(Stopping)
+				reason := abandon(b)
+				b.heard(fmt.Sprintf("Down 1 backend-restarted, Unavailable %s", reason))
+				if got := outcome(restarted); got != string(reason) {
+					t.Errorf("restart: %s", got)
+				}
+				if b.spawns() != 1 || b.runner.alive != 0 {
+					t.Errorf("%d starts, %d alive", b.spawns(), b.runner.alive)
+				}
+			})
+		})
+	}
+}
+
 func TestAStopTellsThoseWhoWait(t *testing.T) {
 	inBubble(t, Config{}, patient, []act{{readyAfter: time.Minute}}, func(b *bench) {
 		result := b.async(func(ctx context.Context) error { return b.Start(ctx, nil) })

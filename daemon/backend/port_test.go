@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -52,6 +53,29 @@ func TestAPortInUseIsNoticedOnAnyAddress(t *testing.T) {
 				t.Errorf("chosen %d, %v", got, err)
 			}
 		})
+	}
+}
+
+// A server that closes its connections first leaves the port in TIME_WAIT for a
+// minute. Whoever listens as servers do may have it all the same.
+func TestAPortInTimeWaitIsFree(t *testing.T) {
+	l, port := mustListen(t, "tcp", "127.0.0.1:0")
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Close()
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatalf("the client reads %v", err)
+	}
+	_ = client.Close()
+	_ = l.Close()
+	if err := awaitFree(t.Context(), port); err != nil {
+		t.Error(err)
 	}
 }
 
