@@ -4,6 +4,11 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,14 +88,15 @@ func deathLimit() time.Duration {
 // answer that says so, in time, and nothing of the half that came.
 func TestDeathInTheMiddleOfAnAnswer(t *testing.T) {
 	const size = 8 << 20
-	for _, test := range []struct{ transport, fault string }{
-		{"stdio", "torn"}, {"http", "torn"}, {"http", "torn-event"}, {"http", "torn-close"},
-		{"http", "torn-close-event"}, {"http", "hang"}, {"sse", "torn"},
+	for _, test := range []struct{ transport, fault, start string }{
+		{"stdio", "torn", ""}, {"stdio", "torn", "holder"}, {"stdio", "hang", ""},
+		{"http", "torn", ""}, {"http", "torn-event", ""}, {"http", "torn-close", ""}, {"http", "torn-close-event", ""},
+		{"http", "hang", "holder"}, {"sse", "torn", ""},
 	} {
-		t.Run(test.transport+"/"+test.fault, func(t *testing.T) {
+		t.Run(strings.TrimSuffix(test.transport+"/"+test.fault+"/"+test.start, "/"), func(t *testing.T) {
 			t.Parallel()
 			p := newProject(t)
-			p.misbehave(t, test.transport)
+			p.misbehave(t, test.transport, "-at", "start="+test.start)
 			c := p.raw(t)
 			c.initialize(t)
 			c.wantTool(t, 1, "ok")
@@ -175,6 +181,22 @@ func TestStrayAnswers(t *testing.T) {
 	}
 }
 
+// A server that has forgotten its sessions, and says so in one of the ways that
+// were seen, is asked for another one, and once more for what it did not do.
+func TestForgottenSessions(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.misbehave(t, "http")
+	c := p.raw(t)
+	c.initialize(t)
+	for i, status := range []int{404, 400, 503} {
+		c.wantTool(t, 2*i, fmt.Sprintf("forget:%d", status))
+		c.wantTool(t, 2*i+1, "ok")
+	}
+	c.wantNothingMore(t)
+	p.wantStarts(t, 1)
+}
+
 // A backend that closes one of its pipes but lives on has ended for its clients:
 // the call in flight is told so in time, and the next one is served by another
 // generation.
@@ -252,4 +274,168 @@ func TestFaultyStarts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A million lines a second on stderr cost the daemon no memory and its clients
+// nothing that they would notice, and a stop is a stop.
+func TestFloodOfOutput(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.misbehave(t, "stdio")
+	flooded, other := p.raw(t), p.raw(t)
+	for _, c := range []*rawClient{flooded, other} {
+		c.initialize(t)
+		c.wantTool(t, 1, "ok")
+	}
+	daemon := int(p.status(t).Daemon.PID)
+	flooded.wantTool(t, 2, "flood:1000000")
+	const long = 1500 * time.Millisecond
+	began, before := time.Now(), cpuTime(t, daemon)
+	for id := 3; time.Since(began) < long; id++ {
+		for _, c := range []*rawClient{flooded, other} {
+			asked := time.Now()
+			c.wantTool(t, id, "ok")
+			if took := time.Since(asked); took > 3*time.Second {
+				t.Errorf("a call took %v", took)
+			}
+		}
+	}
+	// One reader of the output has no more than one processor, nor has the rest.
+	if used, passed := cpuTime(t, daemon)-before, time.Since(began); used > 3*passed/2 {
+		t.Errorf("the daemon used %v of processor time in %v", used, passed)
+	}
+	if used := peakMemory(t, daemon); used > 256<<20 {
+		t.Errorf("the daemon used %d MiB", used>>20)
+	}
+	began = time.Now()
+	p.ctl(t, "stop")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	other.wantTool(t, 1_000_000, "ok")
+}
+
+// cpuTime is the processor time that a process has used, 0 where the system does
+// not tell.
+func cpuTime(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
+	var ticks time.Duration
+	for _, field := range fields[12:14] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * time.Second / 100
+}
+
+// peakMemory is the most bytes that a process has had in memory, 0 where the
+// system does not tell.
+func peakMemory(t testing.TB, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	var kib int
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// A backend behind a wrapper ends as a whole: with its wrapper, and at a stop.
+func TestWrappers(t *testing.T) {
+	const uv = "#!/bin/sh\nshift\nexec 3<&0\n\"$@\" <&3 &\nwait $!\n" // as long as it is not installed
+	for name, test := range map[string]struct {
+		transport string
+		command   func(t *testing.T, p *project, server string) []string
+	}{
+		"npm run": {"stdio", func(t *testing.T, p *project, server string) []string {
+			p.write(t, "package.json", fmt.Sprintf(`{"name":"x","version":"1.0.0","scripts":{"serve":%q}}`, server))
+			return []string{"npm", "run", "serve"}
+		}},
+		"npx": {"http", func(t *testing.T, p *project, server string) []string {
+			p.write(t, "package.json", `{"name":"x","version":"1.0.0"}`)
+			p.script(t, "node_modules/.bin/served", "#!/bin/sh\n"+server+"\n")
+			return []string{"npx", "--no", "served"}
+		}},
+		"uv run": {"stdio", func(t *testing.T, p *project, server string) []string {
+			if path, err := exec.LookPath("uv"); err == nil {
+				return append([]string{path, "run", "--no-project", "--offline"}, strings.Fields(server)...)
+			}
+			p.script(t, "uv", uv)
+			return append([]string{"./uv", "run"}, strings.Fields(server)...)
+		}},
+		"sh -c": {"http", func(_ *testing.T, _ *project, server string) []string {
+			return []string{"sh", "-c", server + "; true"}
+		}},
+		"sh -c exec": {"stdio", func(_ *testing.T, _ *project, server string) []string {
+			return []string{"sh", "-c", "exec " + server}
+		}},
+		"a session of its own": {"http", func(_ *testing.T, _ *project, server string) []string {
+			return strings.Fields(strings.Replace(server, " -at ", " -at start=detached -at ", 1))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if strings.HasPrefix(name, "np") {
+				nodeDir(t) // or there is no npm
+			}
+			p := newProject(t)
+			// The fixture takes its port from the environment. It ignores the end of
+			// its input, as most servers do.
+			server := fixture(t, "badserver") + " -at EOF=hang " + test.transport
+			p.configure(t, fmt.Sprintf("[backend]\ncommand = %s\ntransport = %q\nport = 0\nstop_timeout = \"500ms\"\nenv = { FIXTURE_STARTS = %q }\n",
+				tomlStrings(test.command(t, p, server)), test.transport, p.startsFile()))
+			c := p.raw(t)
+			c.initialize(t)
+			c.wantTool(t, 1, "ok")
+			first := p.backends(t)
+			leader := int(p.status(t).Backend.PID)
+			if len(first) < 2 && name != "sh -c exec" {
+				t.Errorf("there is no wrapper: %v", first)
+			}
+			if err := syscall.Kill(leader, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			p.awaitStarts(t, 2)
+			for _, old := range first {
+				if alive(t, old.PID) {
+					t.Errorf("process %d of generation 1 is alive: %s", old.PID, old.Command)
+				}
+			}
+			c.wantTool(t, 2, "ok")
+			p.ctl(t, "stop")
+			if left := p.backends(t); len(left) > 0 {
+				t.Errorf("processes are left after a stop: %v", left)
+			}
+			c.wantNothingMore(t)
+		})
+	}
+}
+
+// script writes a program of the project.
+func (p *project) script(t testing.TB, name, content string) {
+	t.Helper()
+	p.write(t, name, content)
+	if err := os.Chmod(filepath.Join(p.root, name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// backends returns the live processes of the project's backend.
+func (p *project) backends(t testing.TB) []testbed.Process {
+	t.Helper()
+	return slices.DeleteFunc(p.live(t), func(live testbed.Process) bool {
+		_, marked := live.Variable("DEVPROXY_BACKEND")
+		return !marked
+	})
 }

@@ -71,9 +71,9 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 		late := make(chan string, 1)
 		s.untilCancelled(m.ID, func(answer string) { late <- answer })
 		writeJSON(w, <-late)
-	case strings.HasPrefix(fault, "forget"):
+	case fault == "forget":
 		s.forget(n)
-		s.refuse(w)
+		writeJSON(w, answer(m))
 	default:
 		writeJSON(w, answers(m, fault, n)...)
 	}
