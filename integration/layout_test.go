@@ -33,7 +33,7 @@ var house = map[string]struct {
 		"main is a doorway: it reads flags and calls the daemon",
 	},
 	"cmd/devproxyctl": {
-		[]string{"api/client", "api/devproxy/v1", "internal/cli", "internal/clients", "internal/config", "internal/project", "internal/rewrite"},
+		[]string{"api/client", "api/devproxy/v1", "internal/cli", "internal/clients", "internal/config", "internal/project", "internal/rewrite", "internal/scaffold"},
 		"ctl is a client: what it shows it asks the daemon for; what it writes are the files of persons and clients, which no daemon touches",
 	},
 	"cmd/devproxy-shim": {
@@ -91,6 +91,10 @@ var house = map[string]struct {
 		"it holds what the programs say to a person in the same way",
 	},
 	"internal/clients": {nil, "an edit of a client's file is a function of its bytes and knows no project"},
+	"internal/scaffold": {
+		[]string{"internal/clients", "internal/config"},
+		"a guess at a configuration is a function of a project's files: it runs and writes nothing",
+	},
 	"internal/rewrite": {nil, "replacing a file is a matter of files, whatever they hold"},
 	"internal/demo": {
 		[]string{"internal/process"},

@@ -25,7 +25,9 @@ one whose devproxy.toml is found upwards from the working directory.
 Data goes to stdout, messages to stderr.
 
 ` + cli.ExitCodes,
-		Example: `  devproxyctl status
+		Example: `  devproxyctl init
+  devproxyctl register claude-code
+  devproxyctl status
   devproxyctl logs -f
   devproxyctl restart --rebuild`,
 		Version: cli.Version(version),
@@ -33,6 +35,7 @@ Data goes to stdout, messages to stderr.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	target.AddFlags(root)
+	root.AddCommand(newInit(target), newRegister(target), newUnregister(target))
 	root.AddCommand(newStatus(target), newStart(target), newStop(target), newRestart(target), newLogs(target), newVersion(target))
 	return root
 }

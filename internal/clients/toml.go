@@ -261,7 +261,7 @@ func (f *tomlFile) setCommand(name, command string) ([]byte, error) {
 	for _, line := range f.lines {
 		for _, value := range line.strings {
 			if slices.Equal(value.path, path) {
-				return f.changed(splice{value.from, value.to, quoteTOML(command)}), nil
+				return f.changed(splice{value.from, value.to, QuoteTOML(command)}), nil
 			}
 		}
 	}
@@ -271,19 +271,19 @@ func (f *tomlFile) setCommand(name, command string) ([]byte, error) {
 func tomlValue(value any) string {
 	switch value := value.(type) {
 	case string:
-		return quoteTOML(value)
+		return QuoteTOML(value)
 	case []string:
 		quoted := make([]string, len(value))
 		for i, text := range value {
-			quoted[i] = quoteTOML(text)
+			quoted[i] = QuoteTOML(text)
 		}
 		return "[" + strings.Join(quoted, ", ") + "]"
 	}
 	return fmt.Sprint(value)
 }
 
-// quoteTOML writes a string in the plainest form that can hold it.
-func quoteTOML(text string) string {
+// QuoteTOML writes a string in the plainest form that can hold it.
+func QuoteTOML(text string) string {
 	special := strings.ContainsFunc(text, unicode.IsControl)
 	switch {
 	case !special && !strings.ContainsAny(text, `"\`):

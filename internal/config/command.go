@@ -16,18 +16,18 @@ func setCommand(to *[]string, v any) error {
 	if strings.ContainsRune(text, 0) {
 		return errors.New("must not contain a NUL character")
 	}
-	argv, err := splitWords(text)
+	argv, err := SplitWords(text)
 	if err != nil {
 		return err
 	}
 	return takeArgv(to, argv)
 }
 
-// splitWords splits a command line into words as a shell does, with its quotes
+// SplitWords splits a command line into words as a shell does, with its quotes
 // and backslashes, and refuses what only a shell could do: the backend is
 // started without one, so that its process is the one that is stopped. $PORT is
 // the exception, since people write it: it becomes {port}.
-func splitWords(line string) ([]string, error) {
+func SplitWords(line string) ([]string, error) {
 	var argv []string
 	parser := syntax.NewParser()
 	for word, err := range parser.WordsSeq(strings.NewReader(line)) {

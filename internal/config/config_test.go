@@ -310,7 +310,7 @@ func TestSplitWords(t *testing.T) {
 		{"a\\\nb", []string{"ab"}},
 	}
 	for _, test := range tests {
-		got, err := splitWords(test.line)
+		got, err := SplitWords(test.line)
 		if err != nil {
 			t.Errorf("%s: %v", test.line, err)
 		}
@@ -322,7 +322,7 @@ func TestSplitWords(t *testing.T) {
 		`a $(b)`, "a `b`", `a; b`, `a && b`, `a > b`, `a 'b`, `a "b`, `~/x`, `$HOME`, `${PORT:-3}`, `${#PORT}`,
 		`"$(x)"`, `$((1))`, `$'a'`, `a &`, `${!PORT}`, `${PORT[0]}`,
 	} {
-		if got, err := splitWords(line); err == nil {
+		if got, err := SplitWords(line); err == nil {
 			t.Errorf("%s: %q, want an error", line, got)
 		}
 	}

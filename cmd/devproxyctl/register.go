@@ -1,0 +1,474 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/debugmcp/devproxy/internal/cli"
+	"github.com/debugmcp/devproxy/internal/clients"
+	"github.com/debugmcp/devproxy/internal/project"
+	"github.com/debugmcp/devproxy/internal/rewrite"
+)
+
+// newUserFileMode is that of a client's file in the user's home: other entries
+// in it are likely to have secrets.
+const newUserFileMode = 0o600
+
+// registration is what the flags of register and unregister say.
+type registration struct {
+	target                *cli.Target
+	scope, name           string
+	printed, dry, replace bool
+}
+
+func newRegister(target *cli.Target) *cobra.Command {
+	r := registration{target: target}
+	cmd := &cobra.Command{
+		Use:   "register [CLIENT...]",
+		Short: "Have MCP clients start the shim of this project",
+		Long: `Add the shim of this project to the configuration of MCP clients, at the place and
+in the format that each of them documents. Everything else in the file stays as
+it is, and a copy of it is kept beside it with ` + rewrite.BackupSuffix + ` added to its
+name. Where the shim is registered already nothing changes.
+
+A file in the project is preferred to one in the user's home. It gets absolute
+paths, so it is for this checkout alone.
+
+Without a client all are listed, with what is registered where, and which of them
+seem to be installed. They are
+` + listed(clients.IDs()) + `.`,
+		Example: `  devproxyctl register
+  devproxyctl register claude-code vscode
+  devproxyctl register codex --scope user --name weather
+  devproxyctl register cursor --print`,
+		ValidArgsFunction: completeClients,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, scope, err := r.check(args)
+			if err != nil {
+				return err
+			}
+			p, err := target.Project()
+			if err != nil {
+				return err
+			}
+			if len(chosen) == 0 {
+				return r.list(cmd.OutOrStdout(), p)
+			}
+			return r.register(cmd, p, chosen, scope)
+		},
+	}
+	r.addFlags(cmd)
+	cmd.Flags().BoolVar(&r.printed, "print", false, "print what to add, and to which file, and write nothing")
+	cmd.Flags().BoolVar(&r.replace, "force", false, "replace an entry of the same name that is not ours")
+	return cmd
+}
+
+func newUnregister(target *cli.Target) *cobra.Command {
+	r := registration{target: target}
+	cmd := &cobra.Command{
+		Use:   "unregister CLIENT...",
+		Short: "Take the shim of this project out of MCP clients again",
+		Long: `Take the shim of this project out of the configuration of MCP clients, from the
+file in the project and from that in the user's home. Nothing else in them
+changes, and a copy is kept as with register.`,
+		Example: `  devproxyctl unregister claude-code
+  devproxyctl unregister codex --scope user`,
+		ValidArgsFunction: completeClients,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, scope, err := r.check(args)
+			if err == nil && len(chosen) == 0 {
+				err = cli.Usage(errors.New("name a client; \"devproxyctl register\" lists where the shim is registered"))
+			}
+			if err != nil {
+				return err
+			}
+			p, err := target.Project()
+			if err != nil {
+				return err
+			}
+			return r.unregister(cmd, p, chosen, scope)
+		},
+	}
+	r.addFlags(cmd)
+	return cmd
+}
+
+func (r *registration) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&r.scope, "scope", "", "which `SCOPE`: project or user (default: project where the client has it)")
+	flags.StringVar(&r.name, "name", "", "`NAME` of the entry (default: that of the project's folder)")
+	flags.BoolVar(&r.dry, "dry-run", false, "show what would change, and write nothing")
+	// Both are words out of a list that is known.
+	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{string(clients.Project), string(clients.User)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func completeClients(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return slices.DeleteFunc(clients.IDs(), func(id string) bool { return slices.Contains(given, id) }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// listed writes words one after the other, with an end of line where a help text
+// needs one.
+func listed(words []string) string {
+	const columns = 68
+	var b strings.Builder
+	column := 0
+	for i, word := range words {
+		if i > 0 {
+			b.WriteString(",")
+			if column > columns {
+				b.WriteString("\n")
+				column = 0
+			} else {
+				b.WriteString(" ")
+			}
+		}
+		b.WriteString(word)
+		column += len(word) + 2
+	}
+	return b.String()
+}
+
+// check reads the arguments and flags.
+func (r *registration) check(args []string) (chosen []clients.Client, scope clients.Scope, err error) {
+	for i, id := range args {
+		client, err := clients.Lookup(id)
+		if err != nil {
+			return nil, "", cli.Usage(err)
+		}
+		if !slices.Contains(args[:i], id) {
+			chosen = append(chosen, client)
+		}
+	}
+	scope = clients.Scope(r.scope)
+	switch scope {
+	case "", clients.Project, clients.User:
+	default:
+		return nil, "", cli.Usage(fmt.Errorf("--scope %q: want project or user", r.scope))
+	}
+	if r.name != "" {
+		err = clients.CheckName(r.name)
+	}
+	if r.printed && r.dry {
+		err = errors.New("--print and --dry-run exclude each other")
+	}
+	return chosen, scope, cli.Usage(err)
+}
+
+func hostOf(p project.Project) (clients.Host, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return clients.Host{}, fmt.Errorf("finding the home directory: %w", err)
+	}
+	return clients.Host{
+		OS: runtime.GOOS, Home: home, Root: p.Root, Getenv: os.Getenv,
+		Exists: func(path string) bool { _, err := os.Stat(path); return err == nil },
+		OnPath: func(program string) bool { _, err := exec.LookPath(program); return err == nil },
+	}, nil
+}
+
+// shimPath finds the shim: beside this program, because they are installed
+// together, or in PATH. If it is the same one, its name in PATH is taken, which
+// is likely to outlive the next update.
+func shimPath() (string, error) {
+	inPath, pathErr := exec.LookPath(clients.ShimName)
+	if pathErr == nil {
+		inPath, pathErr = filepath.Abs(inPath)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding our own executable: %w", err)
+	}
+	beside := []string{filepath.Dir(self)}
+	if real, err := filepath.EvalSymlinks(self); err == nil && real != self {
+		beside = append(beside, filepath.Dir(real))
+	}
+	for _, dir := range beside {
+		if path, err := exec.LookPath(filepath.Join(dir, clients.ShimName)); err == nil {
+			if pathErr == nil && sameFile(inPath, path) {
+				return inPath, nil
+			}
+			return path, nil
+		}
+	}
+	if pathErr != nil {
+		return "", fmt.Errorf("%s is neither in %s nor in PATH: install it, for it is what clients start", clients.ShimName, strings.Join(beside, ", "))
+	}
+	return inPath, nil
+}
+
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// place is a file of a client.
+type place struct {
+	client clients.Client
+	scope  clients.Scope
+	path   string
+}
+
+// placeFor is where a client is registered: in the scope asked for, or else in
+// the first one it has.
+func placeFor(h clients.Host, client clients.Client, scope clients.Scope) (place, error) {
+	scopes := []clients.Scope{clients.Project, clients.User}
+	if scope != "" {
+		scopes = []clients.Scope{scope}
+	}
+	for _, scope := range scopes {
+		if path := client.Path(h, scope); path != "" {
+			return place{client, scope, path}, nil
+		}
+	}
+	if scope == "" {
+		return place{}, fmt.Errorf("%s: there is no %s on this system", client.ID, client.Name)
+	}
+	return place{}, cli.Usage(fmt.Errorf("%s: %s has no file of %s scope; leave --scope out", client.ID, client.Name, scope))
+}
+
+func (r *registration) register(cmd *cobra.Command, p project.Project, chosen []clients.Client, scope clients.Scope) error {
+	if err := p.HasConfig(); err != nil {
+		return cli.Usage(fmt.Errorf("%w; \"devproxyctl init\" writes one", err))
+	}
+	host, err := hostOf(p)
+	if err != nil {
+		return err
+	}
+	shim, err := shimPath()
+	if err != nil {
+		return err
+	}
+	entry := clients.Shim(r.name, shim, p.Root)
+	if r.name == "" {
+		entry.Name = clients.NameFor(filepath.Base(p.Root))
+	}
+	return each(chosen, func(client clients.Client) error {
+		at, err := placeFor(host, client, scope)
+		if err != nil {
+			return err
+		}
+		if r.printed {
+			return printSnippet(cmd, at, entry)
+		}
+		return r.registerAt(cmd.OutOrStdout(), at, entry)
+	})
+}
+
+// each does something for every client, also after one has failed.
+func each(chosen []clients.Client, do func(clients.Client) error) error {
+	var failures []error
+	for _, client := range chosen {
+		if err := do(client); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func printSnippet(cmd *cobra.Command, at place, entry clients.Entry) error {
+	snippet, err := at.client.Snippet(entry)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s, %s scope: this goes into %s\n", at.client.Name, at.scope, at.path)
+	_, err = io.WriteString(cmd.OutOrStdout(), snippet)
+	return err
+}
+
+func (r *registration) registerAt(out io.Writer, at place, entry clients.Entry) error {
+	file, err := rewrite.Open(at.path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", at.client.ID, err)
+	}
+	content, outcome, err := at.client.Register(file.Content, entry, r.replace)
+	if taken, ok := errors.AsType[*clients.TakenError](err); ok {
+		return fmt.Errorf("%s: %s: %w; --force replaces it, --name gives ours another name", at.client.ID, at.path, taken)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", at.client.ID, at.path, err)
+	}
+	if outcome == clients.Already {
+		_, err := fmt.Fprintf(out, "%s: already registered as %s in %s\n", at.client.ID, entry.Name, at.path)
+		return err
+	}
+	what := map[clients.Outcome]string{clients.Added: "added", clients.Updated: "updated", clients.Replaced: "replaced"}[outcome]
+	return r.change(out, at, file, content, what, entry.Name, at.client.Then(at.scope))
+}
+
+// change writes a file and says so, or shows what it would do.
+func (r *registration) change(out io.Writer, at place, file *rewrite.File, content []byte, what, name, then string) error {
+	if r.dry {
+		_, err := fmt.Fprintf(out, "%s: this would have %s %s in %s:\n%s", at.client.ID, what, name, at.path, changedLines(file.Content, content))
+		return err
+	}
+	mode := fs.FileMode(newFileMode)
+	if at.scope == clients.User {
+		mode = newUserFileMode
+	}
+	backup, err := file.Write(content, mode)
+	if err != nil {
+		return fmt.Errorf("%s: %w", at.client.ID, err)
+	}
+	text := fmt.Sprintf("%s: %s %s in %s", at.client.ID, what, name, at.path)
+	if backup != "" {
+		text += ", and kept the file before as " + filepath.Base(backup)
+	}
+	if then != "" {
+		text += "\n  " + at.client.Name + ": " + then
+	}
+	_, err = fmt.Fprintln(out, text)
+	return err
+}
+
+// changedLines shows which lines go and which come. Edits are in one place, so
+// what is before and behind it is equal.
+func changedLines(before, after []byte) string {
+	old, changed := bytes.SplitAfter(before, []byte("\n")), bytes.SplitAfter(after, []byte("\n"))
+	for len(old) > 0 && len(changed) > 0 && bytes.Equal(old[0], changed[0]) {
+		old, changed = old[1:], changed[1:]
+	}
+	for len(old) > 0 && len(changed) > 0 && bytes.Equal(old[len(old)-1], changed[len(changed)-1]) {
+		old, changed = old[:len(old)-1], changed[:len(changed)-1]
+	}
+	var b strings.Builder
+	writeLines(&b, "-", old)
+	writeLines(&b, "+", changed)
+	return b.String()
+}
+
+func writeLines(b *strings.Builder, sign string, lines [][]byte) {
+	for _, line := range lines {
+		if len(line) > 0 {
+			fmt.Fprintf(b, "  %s %s\n", sign, cli.PrintableLine(strings.TrimRight(string(line), "\r\n")))
+		}
+	}
+}
+
+func (r *registration) unregister(cmd *cobra.Command, p project.Project, chosen []clients.Client, scope clients.Scope) error {
+	host, err := hostOf(p)
+	if err != nil {
+		return err
+	}
+	scopes := []clients.Scope{clients.Project, clients.User}
+	if scope != "" {
+		scopes = []clients.Scope{scope}
+	}
+	return each(chosen, func(client clients.Client) error {
+		removed := false
+		for _, scope := range scopes {
+			path := client.Path(host, scope)
+			if path == "" {
+				continue
+			}
+			done, err := r.unregisterAt(cmd.OutOrStdout(), place{client, scope, path}, p.Root)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", client.ID, path, err)
+			}
+			removed = removed || done
+		}
+		if !removed {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: not registered\n", client.ID)
+			return err
+		}
+		return nil
+	})
+}
+
+// unregisterAt takes the entries that start the project's shim out of a file.
+func (r *registration) unregisterAt(out io.Writer, at place, root string) (done bool, err error) {
+	file, err := rewrite.Open(at.path)
+	if err != nil || !file.Exists {
+		return false, err
+	}
+	servers, err := at.client.Servers(file.Content)
+	if err != nil {
+		return false, err
+	}
+	var names []string
+	for _, server := range servers {
+		switch ours := server.Serves(root); {
+		case r.name != "" && server.Name != r.name:
+		case ours:
+			names = append(names, server.Name)
+		case r.name != "":
+			return false, fmt.Errorf("%w; it was left alone", &clients.TakenError{Name: server.Name, Server: server})
+		}
+	}
+	if len(names) == 0 {
+		return false, nil
+	}
+	content, removed, err := at.client.Unregister(file.Content, names)
+	if err != nil {
+		return false, err
+	}
+	return true, r.change(out, at, file, content, "removed", strings.Join(removed, ", "), "")
+}
+
+// list shows all clients: which seem to be installed, where they keep their
+// servers, and as what the shim is registered there.
+func (r *registration) list(out io.Writer, p project.Project) error {
+	host, err := hostOf(p)
+	if err != nil {
+		return err
+	}
+	const line = "%-15s %-10s %-8s %-20s %s\n"
+	var b strings.Builder
+	fmt.Fprintf(&b, line, "CLIENT", "INSTALLED", "SCOPE", "REGISTERED", "FILE")
+	for _, client := range clients.All() {
+		name, installed := client.ID, "–"
+		if client.Installed(host) {
+			installed = "yes"
+		}
+		for _, scope := range []clients.Scope{clients.Project, clients.User} {
+			path := client.Path(host, scope)
+			if path == "" {
+				continue
+			}
+			fmt.Fprintf(&b, line, name, installed, scope, registeredAs(client, path, p.Root), path)
+			name, installed = "", ""
+		}
+	}
+	b.WriteString("\nRegister with \"devproxyctl register CLIENT\".\n")
+	_, err = io.WriteString(out, b.String())
+	return err
+}
+
+// registeredAs is the name of the project's shim in a file.
+func registeredAs(client clients.Client, path, root string) string {
+	file, err := rewrite.Open(path)
+	if err != nil {
+		return "unreadable"
+	}
+	servers, err := client.Servers(file.Content)
+	if syntax, ok := errors.AsType[*clients.SyntaxError](err); ok {
+		if syntax.Line > 0 {
+			return fmt.Sprintf("faulty line %d", syntax.Line)
+		}
+		return "faulty"
+	}
+	var names []string
+	for _, server := range servers {
+		if server.Serves(root) {
+			names = append(names, cli.PrintableLine(server.Name))
+		}
+	}
+	if len(names) == 0 {
+		return "–"
+	}
+	return strings.Join(names, ", ")
+}

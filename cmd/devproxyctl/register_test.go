@@ -1,0 +1,218 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/debugmcp/devproxy/internal/cli"
+	"github.com/debugmcp/devproxy/internal/config"
+	"github.com/debugmcp/devproxy/internal/project"
+	"github.com/debugmcp/devproxy/internal/rewrite"
+)
+
+// newRegisterable is a project on a machine of its own: no variable of a client
+// is set, and the one program in PATH is the shim.
+func newRegisterable(t *testing.T) (p project.Project, shim string) {
+	t.Helper()
+	p = newProject(t)
+	for _, name := range []string{
+		"XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "CLINE_MCP_SETTINGS_PATH",
+		"DEV_PROXY_PORT", "DEV_PROXY_BUILD_CMD", "DEV_PROXY_ROOT", "DEV_PROXY_BACKEND_TRANSPORT", "DEV_PROXY_BACKEND_CMD",
+		"DEV_PROXY_DISCOVERY_WAIT_MS", "DEV_PROXY_BUILD_TIMEOUT_MS",
+	} {
+		t.Setenv(name, "")
+	}
+	bin := filepath.Join(filepath.Dir(p.Root), "bin")
+	shim = filepath.Join(bin, "devproxy-shim")
+	put(t, shim, "#!/bin/sh\n", 0o755)
+	t.Setenv("PATH", bin)
+	return p, shim
+}
+
+func put(t *testing.T, path, content string, mode fs.FileMode) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), mode)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func wantOutcome(t *testing.T, o outcome, code int, says ...string) {
+	t.Helper()
+	if o.code != code {
+		t.Errorf("%+v; want exit code %d", o, code)
+	}
+	for _, text := range says {
+		if !strings.Contains(o.stdout+o.stderr, text) {
+			t.Errorf("it does not say %q: %+v", text, o)
+		}
+	}
+}
+
+func TestRegisterAndUnregister(t *testing.T) {
+	p, shim := newRegisterable(t)
+	cursor := filepath.Join(p.Root, ".cursor", "mcp.json")
+	before := "{\n\t\"mcpServers\": {\n\t\t\"a\": {\"command\": \"a\"} // theirs\n\t}\n}\n"
+	put(t, cursor, before, 0o640)
+	o := ctl("register", "cursor", "codex", "cursor")
+	wantOutcome(t, o, cli.ExitOK, "cursor: added project in "+cursor, "mcp.json.devproxy-backup", "codex: added", "Codex: ", "trust")
+	if n := strings.Count(o.stdout, "cursor: added"); n != 1 || o.stderr != "" {
+		t.Errorf("register: %+v", o)
+	}
+	text := content(t, cursor)
+	for _, want := range []string{`"a": {"command": "a"}, // theirs`, `"command": "` + shim + `"`, `"args": ["--project", "` + p.Root + `"]`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s lacks %q:\n%s", cursor, want, text)
+		}
+	}
+	if got := content(t, cursor+rewrite.BackupSuffix); got != before {
+		t.Errorf("the backup holds\n%s", got)
+	}
+	if info, err := os.Stat(cursor); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	wantOutcome(t, ctl("register", "cursor", "codex"), cli.ExitOK, "cursor: already registered as project", "codex: already registered")
+	if content(t, cursor) != text {
+		t.Error("a second run changed the file")
+	}
+	wantOutcome(t, ctl("register"), cli.ExitOK, "CLIENT", "claude-code", cursor)
+	wantOutcome(t, ctl("unregister", "cursor", "codex", "gemini"), cli.ExitOK, "cursor: removed project in "+cursor, "codex: removed", "gemini: not registered")
+	if got := content(t, cursor); got != before {
+		t.Errorf("afterwards there is\n%s", got)
+	}
+}
+
+// What --print and --dry-run show is not written.
+func TestRegisterShows(t *testing.T) {
+	p, shim := newRegisterable(t)
+	o := ctl("register", "claude-code", "--print", "--name", "other")
+	wantOutcome(t, o, cli.ExitOK, filepath.Join(p.Root, ".mcp.json"))
+	want := "{\n  \"mcpServers\": {\n    \"other\": {\n      \"type\": \"stdio\",\n      \"command\": \"" + shim +
+		"\",\n      \"args\": [\"--project\", \"" + p.Root + "\"]\n    }\n  }\n}\n"
+	if o.stdout != want {
+		t.Errorf("it prints\n%s, want\n%s", o.stdout, want)
+	}
+	home := filepath.Dir(p.Root)
+	codex := filepath.Join(home, ".codex", "config.toml")
+	put(t, codex, "model = \"x\"\n", 0o600)
+	o = ctl("register", "codex", "vscode", "--scope", "user", "--dry-run")
+	wantOutcome(t, o, cli.ExitOK, codex+":\n", "  + [mcp_servers.project]\n", filepath.Join("Code", "User", "mcp.json"))
+	if strings.Contains(o.stdout, "model") || content(t, codex) != "model = \"x\"\n" {
+		t.Errorf("%+v", o)
+	}
+	if _, err := os.Stat(filepath.Join(home, "Library")); err == nil || runtime.GOOS == "linux" && fileExists(filepath.Join(home, ".config")) || fileExists(filepath.Join(p.Root, ".mcp.json")) {
+		t.Error("something was written")
+	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// A client that fails keeps the others from nothing.
+func TestRegisterFails(t *testing.T) {
+	p, _ := newRegisterable(t)
+	claude, cursor := filepath.Join(p.Root, ".mcp.json"), filepath.Join(p.Root, ".cursor", "mcp.json")
+	taken := `{"mcpServers": {"project": {"command": "node", "args": ["x.js"]}}}`
+	put(t, claude, taken, 0o644)
+	put(t, cursor, "{\n  \"mcpServers\": {\n    oops\n  }\n}\n", 0o644)
+	o := ctl("register", "claude-code", "cursor", "gemini")
+	wantOutcome(t, o, cli.ExitFailed, "claude-code: "+claude, `"project"`, "node x.js", "--force", "cursor: "+cursor+": line 3", "gemini: added")
+	if content(t, claude) != taken || fileExists(claude+rewrite.BackupSuffix) || fileExists(cursor+rewrite.BackupSuffix) {
+		t.Error("a file that is left alone was touched")
+	}
+	wantOutcome(t, ctl("register"), cli.ExitOK, "faulty line 3")
+	wantOutcome(t, ctl("unregister", "claude-code"), cli.ExitOK, "claude-code: not registered")
+	wantOutcome(t, ctl("unregister", "claude-code", "--name", "project"), cli.ExitFailed, "not ours")
+	wantOutcome(t, ctl("register", "claude-code", "--name", "mine"), cli.ExitOK, "added mine")
+	wantOutcome(t, ctl("register", "claude-code", "--force"), cli.ExitOK, "claude-code: replaced project")
+	wantOutcome(t, ctl("unregister", "claude-code", "--dry-run"), cli.ExitOK, "removed mine, project", "  - ")
+	wantOutcome(t, ctl("unregister", "claude-code"), cli.ExitOK, "removed mine, project")
+	for _, test := range []struct{ args, want string }{
+		{"register emacs", "unknown client"},
+		{"register claude-code --scope both", "project or user"},
+		{"register windsurf --scope project", "windsurf: Windsurf (Cascade) has no file of project scope"},
+		{"register claude-code --name a/b", "letters, digits"},
+		{"register claude-code --print --dry-run", "exclude each other"},
+		{"unregister", "name a client"},
+	} {
+		wantOutcome(t, ctl(strings.Fields(test.args)...), cli.ExitUsage, test.want)
+	}
+	t.Setenv("PATH", "")
+	wantOutcome(t, ctl("register", "gemini"), cli.ExitFailed, "devproxy-shim is neither in")
+	if err := os.Remove(p.Config()); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcome(t, ctl("register", "gemini", "--project", p.Root), cli.ExitUsage, "devproxyctl init")
+}
+
+func TestInit(t *testing.T) {
+	p, _ := newRegisterable(t)
+	if err := os.Remove(p.Config()); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(p.Root, "package.json"),
+		`{"name": "weather\u001b[31m", "bin": "dist/index.js", "scripts": {"build": "tsc"}, "dependencies": {"@modelcontextprotocol/sdk": "1"}}`, 0o644)
+	dry := ctl("init", "--dry-run")
+	wantOutcome(t, dry, cli.ExitOK, "npm run build")
+	if fileExists(p.Config()) || !strings.Contains(dry.stderr, "found    package.json: weather") || strings.Contains(dry.stderr, "\x1b[31m") {
+		t.Errorf("init --dry-run: %+v", dry)
+	}
+	o := ctl("init")
+	wantOutcome(t, o, cli.ExitOK, "decided  command   node dist/index.js (bin of package.json)", "next     npm install", "devproxyctl register", "wrote "+p.Config())
+	if content(t, p.Config()) != dry.stdout || o.stderr != "" {
+		t.Errorf("init: %+v", o)
+	}
+	if cfg, err := config.Load(p.Root); err != nil || cfg.Backend.Transport != config.Stdio || cfg.Build.Script != "npm run build" {
+		t.Errorf("it makes %+v, %v", cfg, err)
+	}
+	put(t, p.Config(), "# mine\n", 0o600)
+	wantOutcome(t, ctl("init"), cli.ExitFailed, p.Config(), "--force")
+	if content(t, p.Config()) != "# mine\n" {
+		t.Error("it was overwritten")
+	}
+	wantOutcome(t, ctl("init", p.Root, "--force"), cli.ExitOK, "kept the one before as devproxy.toml.devproxy-backup")
+	if content(t, p.Config()) != dry.stdout || content(t, p.Config()+rewrite.BackupSuffix) != "# mine\n" {
+		t.Error("--force did not replace it and keep it")
+	}
+}
+
+func TestInitFindsNothing(t *testing.T) {
+	p, _ := newRegisterable(t)
+	empty := filepath.Join(filepath.Dir(p.Root), "empty")
+	put(t, filepath.Join(empty, "README.md"), "", 0o644)
+	o := ctl("init", "--project", empty)
+	wantOutcome(t, o, cli.ExitFailed, empty, "package.json", "go.mod", "--command", "[backend]")
+	if o.stdout != "" || fileExists(filepath.Join(empty, project.ConfigName)) {
+		t.Errorf("init: %+v", o)
+	}
+	wantOutcome(t, ctl("init", empty, "--command", "./server --port {port}"), cli.ExitOK, "transport http", "as you said")
+	for args, want := range map[string]string{
+		"init a b":                       "accepts at most 1",
+		"init gone":                      "gone",
+		"init . --project .":             "exclude each other",
+		"init --force --command a|b":     "not run by a shell",
+		"init --force --command $HOME/x": "--command",
+	} {
+		wantOutcome(t, ctl(strings.Fields(args)...), cli.ExitUsage, want)
+	}
+	t.Setenv("DEV_PROXY_BACKEND_CMD", "node dist/index.js http --port 3001")
+	t.Setenv("DEV_PROXY_ROOT", empty)
+	wantOutcome(t, ctl("init", empty, "--force", "--dry-run"), cli.ExitOK, "dev-proxy", `command = ["node", "dist/index.js", "http", "--port", "{port}"]`, `health = "/health"`)
+}
