@@ -387,20 +387,26 @@ func (s *session) request(ctx context.Context, m wire.Message, frame []byte) {
 		return
 	}
 	c := s.ledger.open(m)
-	if !s.admit(len(frame)) {
-		s.fail(c, failureOf(ReasonTooManyRequests, ""))
+	if why := s.tooMuch(len(frame)); why != "" {
+		s.fail(c, failureOf(ReasonTooManyRequests, why))
 		return
 	}
 	s.push(item{frame: frame, calls: []*call{c}, kind: wire.Request})
 	s.hold(ctx)
 }
 
-// admit reports whether another request of that size may be open or wait.
-func (s *session) admit(size int) bool {
-	if len(s.ledger.calls) > maxCalls {
-		return false
+// tooMuch says which limit another request of that size passes, "" if none.
+func (s *session) tooMuch(size int) string {
+	switch {
+	case len(s.ledger.calls) > maxCalls:
+		return fmt.Sprintf("%d are, and no more may be", maxCalls)
+	case s.link != nil:
+	case len(s.queue) >= maxHeld:
+		return fmt.Sprintf("%d messages wait for the daemon, and no more may", maxHeld)
+	case s.queueBytes+size > maxHeldBytes:
+		return fmt.Sprintf("messages of %d bytes wait for the daemon, and no more than %d bytes may", s.queueBytes, maxHeldBytes)
 	}
-	return s.link != nil || (len(s.queue) < maxHeld && s.queueBytes+size <= maxHeldBytes)
+	return ""
 }
 
 func (s *session) notification(m wire.Message, frame []byte) {
@@ -485,6 +491,11 @@ func (s *session) batch(ctx context.Context, frame []byte) {
 		s.invalid(frame, err)
 		return
 	}
+	if len(elements) > maxCalls {
+		f := failureOf(ReasonTooManyRequests, fmt.Sprintf("a batch has %d messages, and no more than %d may be", len(elements), maxCalls))
+		s.emit(wire.NewFailure("", f.error()).Bytes())
+		return
+	}
 	i := item{frame: frame, kind: wire.Request}
 	for _, element := range elements {
 		m, err := wire.Parse(element)
@@ -499,9 +510,9 @@ func (s *session) batch(ctx context.Context, frame []byte) {
 		c.element = element
 		i.calls = append(i.calls, c)
 	}
-	if !s.admit(len(frame)) {
+	if why := s.tooMuch(len(frame)); why != "" {
 		for _, c := range i.calls {
-			s.fail(c, failureOf(ReasonTooManyRequests, ""))
+			s.fail(c, failureOf(ReasonTooManyRequests, why))
 		}
 		return
 	}

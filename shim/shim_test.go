@@ -18,6 +18,7 @@ import (
 	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 	"github.com/debugmcp/devproxy/internal/project"
+	"github.com/debugmcp/devproxy/internal/wire"
 )
 
 func TestBytesPassAsTheyAre(t *testing.T) {
@@ -1022,4 +1023,43 @@ func TestLedgerOfSubscriptionsIsBounded(t *testing.T) {
 	if len(l.order) != maxSubscriptions {
 		t.Errorf("%d are kept", len(l.order))
 	}
+}
+
+// What one client can make the shim keep is bounded while there is a daemon, too.
+func TestWhatIsOpenIsBounded(t *testing.T) {
+	s := newSession(Config{}, nil)
+	s.link = &link{}
+	for n := range maxCalls + 1 {
+		s.ledger.open(wire.Message{ID: wire.IntID(int64(n)), Method: "tools/list"})
+	}
+	if why := s.tooMuch(1); !strings.Contains(why, fmt.Sprint(maxCalls)) {
+		t.Errorf("one more than %d: %q", maxCalls, why)
+	}
+	s.link, s.ledger, s.queueBytes = nil, newLedger(), maxHeldBytes
+	if why := s.tooMuch(1); !strings.Contains(why, fmt.Sprint(maxHeldBytes)) {
+		t.Errorf("one more than %d bytes: %q", maxHeldBytes, why)
+	}
+
+	l := newLedger()
+	for n := range 2*maxKept/maxKeptBody + 1 {
+		c := l.open(wire.Message{ID: wire.IntID(int64(n)), Method: "tools/list"})
+		if l.sending(c, make([]byte, maxKeptBody)); l.kept > maxKept || (n < maxKept/maxKeptBody) != (c.frame != nil) {
+			t.Fatalf("after %d requests %d bytes are kept", n+1, l.kept)
+		}
+	}
+
+	// As much as that is never read before it is used, so it costs nothing.
+	message := make([]byte, maxMessage)
+	if _, got := collect(&message, &devproxyv1.Chunk{Data: []byte("x")}); !errors.Is(got.end, errMessageTooLong) {
+		t.Errorf("a message without end: %v", got.end)
+	}
+}
+
+func TestBatchIsBounded(t *testing.T) {
+	inWorld(t, true, func(w *world) {
+		a := w.accept()
+		w.write("[" + strings.Repeat(`{"jsonrpc":"2.0","method":"a"},`, maxCalls) + `{"jsonrpc":"2.0","method":"a"}]`)
+		w.next(`"id":null,"error":{"code":-31957`, "no more than 10000 may be")
+		a.quiet()
+	})
 }

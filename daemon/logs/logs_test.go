@@ -283,15 +283,19 @@ func TestFileRotates(t *testing.T) {
 	dir := t.TempDir()
 	file := NewFile(filepath.Join(dir, "daemon.log"))
 	line := Entry{Source: Backend, Text: strings.Repeat("x", 100<<10)}
-	for range 3 * fileMegabytes << 20 / maxText {
+	for range (fileBackups + 3) * fileMegabytes << 20 / maxText {
 		file.Append(line)
 	}
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	files, err := os.ReadDir(dir)
-	if err != nil || len(files) < 2 {
-		t.Fatalf("%d files, %v", len(files), err)
+	// What is too old is removed beside what is written.
+	var files []os.DirEntry
+	for deadline := time.Now().Add(10 * time.Second); len(files) != fileBackups+1; time.Sleep(time.Millisecond) {
+		var err error
+		if files, err = os.ReadDir(dir); err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d files, %v", len(files), err)
+		}
 	}
 	for _, entry := range files {
 		if info, err := entry.Info(); err != nil || info.Size() > fileMegabytes<<20 {

@@ -267,6 +267,13 @@ func (r *Router) batch(c *client, frame []byte) {
 		}))
 		return
 	}
+	if len(frames) > maxOpen {
+		r.reply(c, nil, wire.NewFailure("", Failure{
+			Reason:  ReasonTooManyOpen,
+			Message: fmt.Sprintf("a batch has %d messages, and no more than %d may be", len(frames), maxOpen),
+		}.Error()))
+		return
+	}
 	b := &batch{open: 1} // this function's own hold, so that it is not complete before its end
 	for _, f := range frames {
 		r.frame(c, f, b)
@@ -278,20 +285,34 @@ func (r *Router) batch(c *client, frame []byte) {
 type batch struct {
 	open      int
 	responses [][]byte
+	size      int  // of the responses together
+	split     bool // they go one by one
+}
+
+// respondIn takes a response to a request of a batch. Once they are too much for
+// one message they do not wait for each other any more.
+func (r *Router) respondIn(b *batch, c *client, response []byte) {
+	if b.split {
+		r.push(c, response)
+		return
+	}
+	b.responses = append(b.responses, response)
+	b.size += len(response) + len(",")
+	if limit := r.config.MaxMessage; b.size <= outboxLimit && (limit <= 0 || b.size+len("[]") <= limit) {
+		return
+	}
+	b.split = true
+	for _, response := range b.responses {
+		r.push(c, response)
+	}
+	b.responses = nil
 }
 
 // settleBatch counts one request of a batch as answered, and sends the responses
-// with the last one: together, unless that is too much for the client.
+// with the last one.
 func (r *Router) settleBatch(c *client, b *batch) {
-	if b.open--; b.open > 0 || len(b.responses) == 0 {
-		return
-	}
-	if together := wire.JoinArray(b.responses); !r.tooLarge(together) {
-		r.push(c, together)
-		return
-	}
-	for _, response := range b.responses {
-		r.push(c, response)
+	if b.open--; b.open == 0 && len(b.responses) > 0 {
+		r.push(c, wire.JoinArray(b.responses))
 	}
 }
 
@@ -428,7 +449,7 @@ func (r *Router) clientCancelled(c *client, params []byte) {
 // reply sends a response that belongs to no call.
 func (r *Router) reply(c *client, b *batch, m wire.Message) {
 	if b != nil {
-		b.responses = append(b.responses, m.Bytes())
+		r.respondIn(b, c, m.Bytes())
 		return
 	}
 	r.push(c, m.Bytes())

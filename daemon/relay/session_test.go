@@ -335,6 +335,32 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	})
+	t.Run("batch", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.vars["MANY"] = strings.Repeat(`{"jsonrpc":"2.0","method":"a"},`, maxOpen)
+			w.run(`
+				attach A
+				A> {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"o","version":"1"}}}
+				A< $*
+				A> [${MANY}{"jsonrpc":"2.0","method":"a"}]
+				A< {"jsonrpc":"2.0","id":null,"error":{"code":-31921,"message":"a batch has 4097 messages, and no more than 4096 may be",$*
+				quiet`)
+			// Answers that are too much together do not wait for each other.
+			r, c := w.router, w.router.order[0]
+			b := &batch{open: 1}
+			for range 3 {
+				r.respondIn(b, c, bytes.Repeat([]byte("1"), outboxLimit/3+1))
+			}
+			r.respondIn(b, c, []byte("4"))
+			r.settleBatch(c, b)
+			synctest.Wait()
+			if got := len(w.clients["A"].got); got != 4 || b.responses != nil {
+				t.Errorf("the client got %d messages, and %d wait", got, len(b.responses))
+			}
+			w.clients["A"].got = nil
+		})
+	})
 	t.Run("words of a client", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Config{})

@@ -672,6 +672,52 @@ func TestAnswersInEveryShape(t *testing.T) {
 	sink.silent(t)
 }
 
+// TestHTTPLimits: what a server says around its answers is bounded, and what it is asked for.
+func TestHTTPLimits(t *testing.T) {
+	var mu sync.Mutex
+	redirected, pages := 0, 0
+	s := serveFake(t, func(w web, r request) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch r.Method {
+		case "headers":
+			for range maxHeaders >> 10 {
+				w.w.Header().Add("X-Long", strings.Repeat("x", 1<<10))
+			}
+			w.result(`{}`)
+		case "text":
+			w.status(http.StatusInternalServerError, strings.Repeat("x", 2*maxErrorBody))
+		case "redirects":
+			redirected++
+			w.w.Header().Set("Location", fmt.Sprintf("/%d", redirected))
+			w.status(http.StatusTemporaryRedirect, "")
+		case "tools/list":
+			pages++
+			w.result(fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, pages))
+		default:
+			typescript2(w, r)
+		}
+	})
+	h := connect(t, s.URL, Options{}, modernPeer)
+	l, sink := openLink(t, h, modernPeer)
+	ask := func(id int64, method, params string) {
+		l.Request(id, method, inEra(era.Modern, method, params), modernPeer)
+	}
+	ask(1, "headers", "")
+	contains(t, sink.failure(t, 1), "headers exceeded 1048576 bytes")
+	ask(2, "text", "")
+	if err := sink.failure(t, 2); len(err.Error()) > 2*maxErrorText {
+		t.Errorf("an error of %d bytes", len(err.Error()))
+	}
+	ask(3, "redirects", "")
+	contains(t, sink.failure(t, 3), "307")
+	ask(4, "tools/call", `{"name":"n"}`)
+	sink.result(t, 4)
+	if redirected != maxRedirects+1 || pages != maxToolPages {
+		t.Errorf("%d requests for one with redirects, and %d for a list without end", redirected, pages)
+	}
+}
+
 // TestErrorsAreRaw: the router tells answers from losses by what an error is.
 func TestStatusErrorIsAnAnswer(t *testing.T) {
 	err := &StatusError{Status: 418, Type: "text/plain", Body: "short and stout"}

@@ -20,6 +20,8 @@ const (
 	// idleTime is shorter than the 5 s after which Node closes an idle connection. A POST that meets that close
 	// cannot be repeated, as it may have been taken.
 	idleTime = 4 * time.Second
+	// maxHeaders bounds the headers of one answer, in bytes: far more than a session id or a cookie has.
+	maxHeaders = 1 << 20
 	// maxRedirects is enough for a server that adds or removes a slash.
 	maxRedirects = 3
 )
@@ -80,11 +82,12 @@ func dialLoopback(ctx context.Context, network, address string) (net.Conn, error
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy:               nil, // one that the environment names has no business between us
-			DialContext:         dialLoopback,
-			DisableCompression:  true, // a compressor may hold back events
-			MaxIdleConnsPerHost: maxIdle,
-			IdleConnTimeout:     idleTime,
+			Proxy:                  nil, // one that the environment names has no business between us
+			DialContext:            dialLoopback,
+			DisableCompression:     true, // a compressor may hold back events
+			MaxIdleConnsPerHost:    maxIdle,
+			IdleConnTimeout:        idleTime,
+			MaxResponseHeaderBytes: maxHeaders,
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects || req.Method != via[0].Method {
