@@ -34,7 +34,7 @@ var actions = []weighted[action]{
 	{2, tool("notify", func(dice) object { return object{"how": "list"} })},
 	{4, tool("notify", func(d dice) object { return object{"how": "log", "level": pick(d, levels...)} })},
 	{1, tool("dev_server_status", func(dice) object { return object{} })},
-	{1, tool("dev_restart", func(dice) object { return object{} })},
+	{3, tool("dev_restart", func(dice) object { return object{} })},
 	{7, ask},
 	{2, hang},
 	{8, plain("tools/list")},

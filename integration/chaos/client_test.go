@@ -109,20 +109,31 @@ func (s *seat) isReady() bool {
 	return s.model.ready
 }
 
-// shakeHands does the legacy handshake. Where there is no daemon to be had it is
-// refused, and tried again.
+// shakeHands does the legacy handshake, or waits for the one under way. Where
+// there is no daemon to be had it is refused, and tried again.
 func (c *client) shakeHands(ctx context.Context, s *seat) {
-	r := s.request("initialize", object{
-		"protocolVersion": c.version, "capabilities": c.declared(),
-		"clientInfo": object{"name": "chaos-" + c.name, "version": "1"},
-	}, options{})
-	if a, ok := s.await(ctx, r); !ok || a.err != nil {
+	s.mu.Lock()
+	r := s.model.greeting
+	s.mu.Unlock()
+	if r == nil {
+		r = s.request("initialize", object{
+			"protocolVersion": c.version, "capabilities": c.declared(),
+			"clientInfo": object{"name": "chaos-" + c.name, "version": "1"},
+		}, options{})
+		s.mu.Lock()
+		s.model.greeting = r
+		s.mu.Unlock()
+	}
+	a, ok := s.await(ctx, r)
+	if !ok {
 		return
 	}
 	s.mu.Lock()
-	s.model.ready = true
+	s.model.greeting, s.model.ready = nil, a.err == nil
 	s.mu.Unlock()
-	s.notify("notifications/initialized", nil)
+	if a.err == nil {
+		s.notify("notifications/initialized", nil)
+	}
 }
 
 // leave gets up, if the client sits.

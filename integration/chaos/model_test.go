@@ -35,6 +35,7 @@ type model struct {
 	asked    map[string]*question     // by the JSON text of the daemon's id
 	level    string                   // that a modern client asks for in each request
 	lowest   int                      // severity of the lowest level ever asked for
+	greeting *request                 // the initialize that is under way; or nil
 	ready    bool                     // a legacy client's handshake is done
 	updates  map[string]int           // heard, by URI and listen
 }

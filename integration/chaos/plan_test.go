@@ -107,5 +107,6 @@ settle = "100ms"
 
 [proxy]
 request_wait = "5s"
+idle_exit = "0s"
 `, strings.Join(quoted, ", "), p.transport, port, p.stop, p.drain, paths)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -118,15 +119,12 @@ func (s *seat) isForsaken() bool {
 }
 
 // write writes one message as a line.
-func (s *seat) write(message any) {
-	line, err := json.Marshal(message)
-	if err != nil {
-		panic(err) // only values made here are encoded
-	}
-	s.world.timeline.notef(s.name, "> %s", line)
+func (s *seat) write(message object) {
+	line := encode(message)
+	s.world.timeline.notef(s.name, "> %s", encode(brief(message)))
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	err = errors.Join(s.stdin.SetWriteDeadline(time.Now().Add(writePatience)))
+	err := s.stdin.SetWriteDeadline(time.Now().Add(writePatience))
 	if err == nil {
 		_, err = s.stdin.Write(append(line, '\n'))
 	}
@@ -136,6 +134,30 @@ func (s *seat) write(message any) {
 	case err != nil && !s.isForsaken() && !errors.Is(err, syscall.EPIPE):
 		s.world.violatef(s.name, "writing to the shim: %v", err)
 	}
+}
+
+func encode(message object) []byte {
+	line, err := json.Marshal(message)
+	if err != nil {
+		panic(err) // only values made here are encoded
+	}
+	return line
+}
+
+// brief leaves out what every modern request says.
+func brief(message object) object {
+	params, _ := message["params"].(object)
+	meta, _ := params["_meta"].(object)
+	if meta == nil {
+		return message
+	}
+	meta = maps.Clone(meta)
+	for _, key := range []string{metaVersion, metaCapabilities, metaInfo} {
+		delete(meta, key)
+	}
+	message, params = maps.Clone(message), maps.Clone(params)
+	message["params"], params["_meta"] = params, meta
+	return message
 }
 
 // later does something after a while, unless the seat has ended by then.

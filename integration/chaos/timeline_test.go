@@ -11,7 +11,7 @@ import (
 
 // longestNote is how much of what happened is kept: the begin of a message says
 // what it is.
-const longestNote = 240
+const longestNote = 400
 
 // timeline is what happened in a world, as it happened.
 type timeline struct {

@@ -20,10 +20,10 @@ import (
 const (
 	// glance is how often the world is looked at.
 	glance = 100 * time.Millisecond
-	// largestDaemon bounds the memory of the daemon: the outboxes of six clients
-	// that do not read, and the largest results on their way, as often as the
-	// race detector's bookkeeping makes them.
-	largestDaemon = 2 << 30
+	// largestDaemon bounds the memory of the daemon: six clients that do not read
+	// have 32 MiB each in their outboxes, large results are copied a few times on
+	// their way, and the race detector's bookkeeping multiplies all that.
+	largestDaemon = 1 << 30
 	// backendMark is the variable that marks the processes of a backend.
 	backendMark = "DEVPROXY_BACKEND"
 )
