@@ -181,10 +181,17 @@ type daemon struct {
 	idleAt   atomic.Pointer[time.Time]
 }
 
+// entrance is where clients come in; *instance.Instance outside of tests.
+type entrance interface {
+	Socket() string
+	Listener() net.Listener
+	Watch(ctx context.Context, serve func(net.Listener)) error
+}
+
 // assemble makes the parts; nothing runs yet.
-func (d *daemon) assemble(c *config.Config, lock *instance.Instance) error {
+func (d *daemon) assemble(c *config.Config, in entrance) error {
 	p := d.options.Project
-	d.config, d.socket = c, lock.Socket()
+	d.config, d.socket = c, in.Socket()
 	var err error
 	if d.launcher, err = newLauncher(c, p, origin{
 		Terminal: !d.options.Autostarted, PID: os.Getppid(), Since: d.since, Variables: d.options.Environ,
@@ -286,7 +293,7 @@ func (d *daemon) stop(cause error) {
 // run runs the parts until the daemon is to end, then ends them in the order
 // in which they need each other. It returns why, and what is left of the
 // backend's processes if anything is.
-func (d *daemon) run(ctx context.Context, lock *instance.Instance) (cause, survivors error) {
+func (d *daemon) run(ctx context.Context, in entrance) (cause, survivors error) {
 	// The parts outlive ctx, each until it is its turn.
 	base := context.WithoutCancel(ctx)
 	failed := make(chan error, 4) // one for each part that can fail
@@ -306,9 +313,9 @@ func (d *daemon) run(ctx context.Context, lock *instance.Instance) (cause, survi
 		supervisor.Go(func() { survivors = d.supervisor.Run(ctx) })
 	})
 	door := spawn(base, func(ctx context.Context, door *sync.WaitGroup) {
-		door.Go(func() { report(failed, lock.Watch(ctx, d.serve)) })
+		door.Go(func() { report(failed, in.Watch(ctx, d.serve)) })
 	})
-	d.serve(lock.Listener())
+	d.serve(in.Listener())
 
 	cause = d.await(ctx, failed)
 
@@ -320,7 +327,7 @@ func (d *daemon) run(ctx context.Context, lock *instance.Instance) (cause, survi
 	// Whoever comes from now on starts the next daemon, which waits for the end
 	// of this one.
 	door.end(cause)
-	_ = lock.Listener().Close()
+	_ = in.Listener().Close()
 	quiet := d.router.Shutdown(goodbye)
 	if errors.Is(cause, errHandover) {
 		d.drain(ctx, quiet)
