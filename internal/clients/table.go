@@ -1,6 +1,9 @@
 package clients
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"slices"
+)
 
 // The shapes of an entry.
 
@@ -28,17 +31,7 @@ func inHome(then string, path func(Host) string) location { return location{path
 // programs in PATH.
 func seen(paths func(Host) []string, programs ...string) func(Host) bool {
 	return func(h Host) bool {
-		for _, program := range programs {
-			if h.OnPath(program) {
-				return true
-			}
-		}
-		for _, path := range paths(h) {
-			if path != "" && h.Exists(path) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(programs, h.OnPath) || slices.ContainsFunc(paths(h), h.Exists)
 	}
 }
 

@@ -86,7 +86,7 @@ func (w *page) line(text string) { w.text.WriteString(text + "\n") }
 // comment writes lines of at most lineWidth columns.
 func (w *page) comment(text string) {
 	line := "#"
-	for _, word := range strings.Fields(strings.Map(printable, text)) {
+	for word := range strings.FieldsSeq(strings.Map(printable, text)) {
 		if len(line)+1+len(word) > lineWidth && line != "#" {
 			w.line(line)
 			line = "#"

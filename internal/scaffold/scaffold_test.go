@@ -70,8 +70,8 @@ func source(t testing.TB, content map[string]string) Source {
 			src.OS = strings.TrimSpace(text)
 		case reportSection, resultSection, wholeSection:
 		default:
-			if strings.HasSuffix(name, "/") {
-				files[strings.TrimSuffix(name, "/")] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+			if dir, isDir := strings.CutSuffix(name, "/"); isDir {
+				files[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 				continue
 			}
 			files[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}

@@ -122,8 +122,6 @@ var outputs = []string{"dist", "build", "out", "lib", "src", "bin"}
 // fileName is what a word looks like that names a file.
 var fileName = regexp.MustCompile(`\.[A-Za-z][A-Za-z0-9]*$`)
 
-func isFileName(word string) bool { return fileName.MatchString(word) || strings.Contains(word, "/") }
-
 // runs is the file of the project that a command runs: its first word that
 // names one, relative to the project; "" if none does.
 func runs(src Source, command []string, cwd string) string {
