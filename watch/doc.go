@@ -34,7 +34,9 @@
 // At most 100,000 files and, with events, 10,000 directories are looked at. Of a
 // path outside of the project only the last directory on the way is watched. A
 // file that a link leads to is noticed by its events only if it lies inside of a
-// watched directory, else at the next look.
+// watched directory, else at the next look. On Windows a directory that has
+// directories cannot be renamed while those are watched: a build that does so
+// needs polling.
 //
 // All state belongs to the goroutine in [Watcher.Run]; looking at files happens
 // in one goroutine beside it, which it waits for.

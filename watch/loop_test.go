@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -517,7 +518,7 @@ func TestFeedbackLoop(t *testing.T) {
 				t.Fatalf("reported after %v", after)
 			}
 		}
-		if problem := w.Status().Problem; !strings.HasPrefix(problem, "dist/cache changed right after each of the last 5 starts") {
+		if problem := w.Status().Problem; !strings.HasPrefix(problem, filepath.FromSlash("dist/cache")+" changed right after each of the last 5 starts") {
 			t.Errorf("problem %q", problem)
 		}
 		for range 5 { // slowed down, and still suspected

@@ -59,7 +59,8 @@ type place struct {
 }
 
 // identity tells a directory from another one of the same name. On Windows all
-// are alike; there a watched directory cannot be renamed.
+// are alike: to ask for more would take opening each. There a directory can be
+// renamed only if none below it is watched; its watch goes with it, and nobody listens.
 type identity struct{ inode, device uint64 }
 
 func identityOf(dir string) (_ identity, ok bool) {
