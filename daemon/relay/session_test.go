@@ -256,21 +256,24 @@ func TestLimits(t *testing.T) {
 	t.Run("held bytes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Config{})
-			c := w.attach("A", Shim{})
-			call := func(id, size int) {
-				frame := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"made/up","params":{%s,"x":"%s"}}`,
-					id, modernMeta(""), strings.Repeat("x", size))
-				if err := c.session.Receive(t.Context(), frame); err != nil {
-					t.Fatal(err)
-				}
-			}
-			call(1, maxHeldBytes-1000)
-			call(2, 1000)
 			w.run(`
-				A< {"jsonrpc":"2.0","id":2,"error":{"code":-31920,$*
-				A> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-			call(3, 1000)
-			w.run("quiet")
+				attach A
+				A> {"jsonrpc":"2.0","id":1,"method":"made/up","params":{${M}}}
+				quiet`)
+			// As if it were larger, without the memory for it.
+			held := &w.router.held
+			size := held.bytes
+			held.bytes += maxHeldBytes - 2*size + 1
+			w.run(`
+				A> {"jsonrpc":"2.0","id":2,"method":"made/up","params":{${M}}}
+				A< {"jsonrpc":"2.0","id":2,"error":{"code":-31920,"message":"1 requests of $* bytes wait for the backend already, and no more than 4096 of 67108864 bytes may",$*
+				A> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
+				A> {"jsonrpc":"2.0","id":3,"method":"made/up","params":{${M}}}
+				quiet
+				A> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)
+			if got := held.bytes - (maxHeldBytes - 2*size + 1); got != 0 {
+				t.Errorf("%d bytes count as held when nothing is", got)
+			}
 		})
 	})
 	t.Run("open", func(t *testing.T) {
