@@ -165,6 +165,31 @@ func TestHelloIsChecked(t *testing.T) {
 	})
 }
 
+// One client too many is told so, and how many there may be; the others go on.
+func TestTooManyClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFront(t, bigTool{})
+		first := f.attach(t)
+		for range relay.MaxSessions - 1 {
+			if _, err := f.router.Attach(relay.Shim{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _, err := next(t, f.open(t, helloOf(asItIs)))
+		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(fmt.Sprint(err), fmt.Sprint(relay.MaxSessions)) {
+			t.Errorf("one too many gets %v", err)
+		}
+		if err := first.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		for err = nil; err == nil; {
+			_, _, err = next(t, first)
+		}
+		synctest.Wait()
+		f.attach(t)
+	})
+}
+
 const (
 	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	callBig    = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"big"}}`

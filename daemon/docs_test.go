@@ -24,6 +24,7 @@ func TestGeneratedDocs(t *testing.T) {
 	for name, text := range map[string]string{
 		"configuration.md": configurationPage(),
 		"failures.md":      failuresPage(),
+		"limits.md":        limitsPage(t),
 	} {
 		path := filepath.Join("..", "docs", name)
 		if *update {

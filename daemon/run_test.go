@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
@@ -193,6 +195,43 @@ func answer(t *testing.T, stream attachStream, id string) string {
 		if strings.Contains(frame, `"id":`+id+`,`) {
 			return frame
 		}
+	}
+}
+
+// A connection with too many calls gets no more of the daemon, and whoever has
+// another one is served.
+func TestCallsOnOneConnection(t *testing.T) {
+	p := newProject(t, stuck(t))
+	d := runDaemon(t, p, nil)
+	var last context.CancelFunc
+	for range maxStreams {
+		var ctx context.Context
+		ctx, last = context.WithCancel(t.Context())
+		t.Cleanup(last)
+		stream, err := d.client.Control().WatchStatus(ctx, &devproxyv1.WatchStatusRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := d.client.Status(ctx, false); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("one call more gives %v", err)
+	}
+	other, err := client.Dial(t.Context(), d.client.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	if _, err := other.Status(t.Context(), false); err != nil {
+		t.Errorf("on another connection: %v", err)
+	}
+	last()
+	if _, err := d.client.Status(t.Context(), false); err != nil {
+		t.Errorf("once a call has ended: %v", err)
 	}
 }
 
