@@ -22,10 +22,16 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func init() {
-	if len(os.Args) > 2 && os.Args[2] == "headless" {
-		runtime.LockOSThread() // so that main stays on the first thread
+var _ = keepMain()
+
+// keepMain keeps main on the first thread in the helper that ends it. Only before
+// main begins is it sure to be there.
+func keepMain() bool {
+	keep := len(os.Args) > 2 && os.Args[2] == "headless"
+	if keep {
+		runtime.LockOSThread()
 	}
+	return keep
 }
 
 // endFirstThread ends the first thread while others live on.

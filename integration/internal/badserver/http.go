@@ -79,7 +79,7 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	if fault == "large-exit" {
 		// Sent it is, but not read.
-		w.(http.Flusher).Flush()
+		_ = http.NewResponseController(w).Flush()
 		os.Exit(exitCode)
 	}
 }
@@ -146,7 +146,7 @@ func tear(w http.ResponseWriter, m message, fault string, n int) {
 		kind, prefix = "text/event-stream", "event: message\ndata: "
 	}
 	if strings.HasPrefix(fault, "torn-close") {
-		conn, stream, err := w.(http.Hijacker).Hijack()
+		conn, stream, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
@@ -160,7 +160,7 @@ func tear(w http.ResponseWriter, m message, fault string, n int) {
 		w.Header().Set("Content-Length", strconv.Itoa(whole))
 	}
 	_, _ = io.WriteString(w, prefix+half)
-	w.(http.Flusher).Flush()
+	_ = http.NewResponseController(w).Flush()
 	hang(said)
 }
 
@@ -172,7 +172,7 @@ func (s *server) serveSSE(port string) error {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "event: endpoint\ndata: /message\n\n")
 		for {
-			w.(http.Flusher).Flush()
+			_ = http.NewResponseController(w).Flush()
 			select {
 			case text := <-stream:
 				_, _ = io.WriteString(w, text)
