@@ -25,6 +25,8 @@ type pythonProject struct {
 	// file is a program in the root, where there are no scripts.
 	file string
 	sdk  bool
+	// manifest says that there is a pyproject.toml.
+	manifest bool
 	// packages are the folders and files of the scripts' modules.
 	packages map[string]string
 }
@@ -45,7 +47,7 @@ func (f *findings) lookPython() *pythonProject {
 		} `toml:"tool"`
 	}
 	there := f.readTOML("pyproject.toml", &manifest)
-	p := &pythonProject{name: manifest.Project.Name, scripts: map[string]string{}, packages: map[string]string{}}
+	p := &pythonProject{manifest: there, name: manifest.Project.Name, scripts: map[string]string{}, packages: map[string]string{}}
 	maps.Copy(p.scripts, manifest.Project.Scripts)
 	for name, target := range manifest.Tool.Poetry.Scripts {
 		if text, ok := target.(string); ok {
@@ -82,10 +84,10 @@ func (f *findings) lookPython() *pythonProject {
 var pythonSDK = regexp.MustCompile(`^(mcp|fastmcp)\b`)
 
 func (p *pythonProject) where() string {
-	if p.name == "" && len(p.scripts) == 0 {
-		return "requirements.txt"
+	if p.manifest {
+		return "pyproject.toml"
 	}
-	return "pyproject.toml"
+	return "requirements.txt"
 }
 
 func (p *pythonProject) String() string {
@@ -285,6 +287,15 @@ func (g *goProject) best() goMain {
 	}
 	name := likely(names, path.Base(g.module))
 	return g.mains[slices.IndexFunc(g.mains, func(m goMain) bool { return m.name == name })]
+}
+
+// called is the main package that makes a program of that name, or the best.
+func (g *goProject) called(file string) goMain {
+	name := strings.TrimSuffix(path.Base(file), ".exe")
+	if i := slices.IndexFunc(g.mains, func(m goMain) bool { return m.name == name }); i >= 0 {
+		return g.mains[i]
+	}
+	return g.best()
 }
 
 func (g *goProject) String() string {

@@ -20,7 +20,7 @@ type Source struct {
 	OS string
 	// Getenv gives the value of an environment variable.
 	Getenv func(string) string
-	// Command is the command that a person gave; empty if he gave none.
+	// Command is the command that a person gave; empty if none was given.
 	Command string
 }
 
@@ -38,8 +38,8 @@ type Variable struct{ Name, Value string }
 
 // Plan is a configuration in the making.
 type Plan struct {
-	// Found, Checks and Next are for a person: what was found, what he should
-	// look at, and what to do next.
+	// Found, Checks and Next are for a person: what was found, what to look at,
+	// and what to do next.
 	Found  []Fact
 	Checks []string
 	Next   []Step
@@ -173,7 +173,7 @@ func (p *Plan) check(format string, args ...any) {
 // decideTransport looks for what says that the server listens on a port; where
 // nothing does, it speaks on standard input and output.
 func (p *Plan) decideTransport(look *findings) {
-	evidence := evidenceOf(p.command, p.script)
+	evidence := evidenceOf(p.command, p.script, p.env)
 	switch {
 	case p.transport != "":
 		p.transportWhy = p.why
@@ -185,6 +185,7 @@ func (p *Plan) decideTransport(look *findings) {
 			p.replaces(look.url.client, look.url.name)
 		}
 		p.transportWhy = fmt.Sprintf("entry %q of %s is a URL", look.url.name, look.url.file)
+		p.check("transport and port are those of entry %q of %s: if that is another server, say transport = \"stdio\"", look.url.name, look.url.file)
 	default:
 		p.transport, p.transportWhy = config.Stdio, "nothing says that it listens on a port"
 	}
@@ -238,7 +239,7 @@ func (p *Plan) decideBuild(src Source, look *findings, file string) {
 	case look.node != nil && look.node.buildCommand() != "" && look.node.usedBy(p.command) && !strings.HasPrefix(file, "src/"):
 		p.build, p.buildWhy = look.node.buildCommand(), look.node.buildWhy()
 	case look.golang != nil && len(look.golang.mains) > 0 && file != "" && file == inside(src.Root, p.command[0]):
-		p.build, p.buildWhy = "go build -o "+file+" "+look.golang.best().argument(), "it makes "+file
+		p.build, p.buildWhy = "go build -o "+file+" "+look.golang.called(file).argument(), "it makes "+file
 	case look.cargo != nil && strings.HasPrefix(file, "target/"):
 		p.build, p.buildWhy = "cargo build", "it makes "+file
 		if strings.HasPrefix(file, "target/release/") {

@@ -215,26 +215,32 @@ func TestEvidence(t *testing.T) {
 	for _, test := range []struct {
 		command, script string
 		want            config.Transport
+		env             string
 	}{
-		{"node dist/index.js", "start", ""},
-		{"node dist/index.js http", "", config.HTTP},
-		{"node dist/index.js --port 3000", "", config.HTTP},
-		{"node dist/index.js --port=3000", "", config.HTTP},
-		{"node dist/index.js -p 3000", "", config.HTTP},
-		{"node dist/index.js -p some/path", "", ""},
-		{"node dist/index.js --port {port}", "", config.HTTP},
-		{"node dist/index.js --transport sse --port 3", "", config.SSE},
-		{"node dist/index.js --transport=streamable-http", "", config.HTTP},
-		{"node dist/index.js stdio --port 3000", "", config.Stdio},
-		{"node dist/http.js", "", config.HTTP},
-		{"node http/dist/index.js", "", ""},
-		{"node dist/index.js --api https://x.org", "", ""},
-		{"npx @me/http-server", "", ""},
-		{"node dist/index.js", "start:http", config.HTTP},
-		{"node dist/index.js stdio", "start:http", config.Stdio},
-		{"http dist/index.js", "", ""},
+		{"node dist/index.js", "start", "", ""},
+		{"node dist/index.js http", "", config.HTTP, ""},
+		{"node dist/index.js --port 3000", "", config.HTTP, ""},
+		{"node dist/index.js --port=3000", "", config.HTTP, ""},
+		{"node dist/index.js -p 3000", "", config.HTTP, ""},
+		{"node dist/index.js -p some/path", "", "", ""},
+		{"node dist/index.js --port {port}", "", config.HTTP, ""},
+		{"node dist/index.js --transport sse --port 3", "", config.SSE, ""},
+		{"node dist/index.js --transport=streamable-http", "", config.HTTP, ""},
+		{"node dist/index.js stdio --port 3000", "", config.Stdio, ""},
+		{"node dist/http.js", "", config.HTTP, ""},
+		{"node http/dist/index.js", "", "", ""},
+		{"node dist/index.js --api https://x.org", "", "", ""},
+		{"npx @me/http-server", "", "", ""},
+		{"node dist/index.js", "start:http", config.HTTP, ""},
+		{"node dist/index.js stdio", "start:http", config.Stdio, ""},
+		{"http dist/index.js", "", "", ""},
+		{"node dist/index.js", "start", config.HTTP, "PORT=3000"},
+		{"node dist/index.js", "start", config.SSE, "MCP_TRANSPORT=sse"},
+		{"node dist/index.js", "start", config.Stdio, "TRANSPORT=stdio PORT=1"},
+		{"node dist/index.js", "start", "", "NAME=http"},
 	} {
-		if got := evidenceOf(strings.Fields(test.command), test.script); got.transport != test.want || (got.why == "") != (test.want == "") {
+		env, _ := splitAssignments(strings.Fields(test.env + " x"))
+		if got := evidenceOf(strings.Fields(test.command), test.script, env); got.transport != test.want || (got.why == "") != (test.want == "") {
 			t.Errorf("%q, script %q: %+v, want %q", test.command, test.script, got, test.want)
 		}
 	}

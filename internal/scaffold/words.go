@@ -42,10 +42,10 @@ var (
 	wordParts = regexp.MustCompile(`[A-Za-z]+`)
 )
 
-// evidenceOf looks for a transport in the words of a command and in the name of
-// the script it comes from. What is said outright counts before what follows
-// from a port.
-func evidenceOf(command []string, script string) evidence {
+// evidenceOf looks for a transport in the words of a command, in the name of the
+// script it comes from and in its variables. What is said outright counts before
+// what follows from a port.
+func evidenceOf(command []string, script string, env []Variable) evidence {
 	var weak evidence
 	for i, word := range command {
 		switch named := transportNamed(word); {
@@ -55,6 +55,14 @@ func evidenceOf(command []string, script string) evidence {
 		case portFlag.MatchString(word) && i+1 < len(command) && isPort(command[i+1]),
 			portEqual.MatchString(word), strings.Contains(word, "{port}"), strings.Contains(word, "$PORT"):
 			weak = evidence{config.HTTP, "the command says " + word}
+		}
+	}
+	for _, v := range env {
+		switch named := transportNamed(v.Value); {
+		case strings.Contains(v.Name, "TRANSPORT") && named != "":
+			return evidence{named, v.Name + " is " + v.Value}
+		case v.Name == "PORT" && weak.transport == "":
+			weak = evidence{config.HTTP, "PORT is set for it"}
 		}
 	}
 	if named := transportNamed(script); named != "" {
