@@ -239,8 +239,8 @@ func TestFaultyStarts(t *testing.T) {
 	}{
 		"exits during the handshake":           {"stdio", []string{"-at", "initialize=exit:5", "-at", "server/discover=exit:5"}, "", []string{"exited with status 5", "exiting as told"}},
 		"exits during the handshake over HTTP": {"http", []string{"-at", "initialize=exit:5"}, "", []string{"exited with status 5", "exiting as told"}},
-		"never healthy":                        {"http", []string{"-at", "health=hang"}, "start_timeout = \"1500ms\"\nhealth = \"/health\"", []string{"not ready within 1500ms", "waited for GET", "hanging as told"}},
-		"never answers":                        {"http", []string{"-at", "initialize=hang"}, `start_timeout = "1500ms"`, []string{"not ready within 1500ms", "waited for the handshake"}},
+		"never healthy":                        {"http", []string{"-at", "health=hang"}, "start_timeout = \"1500ms\"\nhealth = \"/health\"", []string{"not ready within 1.5s", "waited for GET", "hanging as told"}},
+		"never answers":                        {"http", []string{"-at", "initialize=hang"}, `start_timeout = "1500ms"`, []string{"not ready within 1.5s", "waited for the handshake"}},
 		"a daemon":                             {"http", []string{"-at", "start=daemon"}, "", []string{"exited with status 0", "in the foreground"}},
 		"a daemon on the pipes":                {"stdio", []string{"-at", "start=daemon"}, "", []string{"exited with status 0", "in the foreground"}},
 	} {
