@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"io"
 	"io/fs"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -106,7 +105,7 @@ func (h *hasher) hash(state fileState, buffer []byte) (_ fileState, gone bool) {
 		return state, false
 	}
 	h.read.Add(1)
-	file, err := os.Open(state.real)
+	file, err := openFile(state.real)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, true
 	}

@@ -436,7 +436,7 @@ func (s *survey) directory(real string, in place) {
 	s.perRoot[in.watched]++
 	s.watch(real)
 
-	entries, err := os.ReadDir(real)
+	entries, err := readDir(real)
 	if errors.Is(err, fs.ErrPermission) && s.closed == "" {
 		s.closed = in.path
 	}
