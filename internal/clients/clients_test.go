@@ -258,6 +258,31 @@ func TestFilesThatDoNotParse(t *testing.T) {
 	}
 }
 
+// An edit that would change anything but the entry is not made.
+func TestProof(t *testing.T) {
+	for _, test := range []struct {
+		id, before, after string
+		passes            bool
+	}{
+		{"claude-code", `{"a": 1}`, `{"a": 1, "mcpServers": {"m": {"command": "x"}}}`, true},
+		{"claude-code", `{"a": 1, "mcpServers": {"b": {}, "m": {}}}`, `{"a": 1, "mcpServers": {"b": {}}}`, true},
+		{"claude-code", `{"a": 1, "b": [1.50, null]}`, `{"a": 1, "b": [1.5, null]}`, false},
+		{"claude-code", `{"a": 1}`, `{"a": 1, "b": 2}`, false},
+		{"claude-code", `{"a": {"b": [1, 2]}}`, `{"a": {"b": [1]}}`, false},
+		{"claude-code", `{"mcpServers": {"b": {}, "m": {}}}`, `{"mcpServers": {"m": {}}}`, false},
+		{"claude-code", `{"a": 1}`, `{"a": 1`, false},
+		{"codex", "a = [nan, 1.5]\nt = 2026-01-01T00:00:00Z\n", "a = [nan, 1.5]\nt = 2026-01-01T01:00:00+01:00\n", true},
+		{"codex", "a = 1979-05-27\n", "a = 1979-05-28\n", false},
+		{"codex", "a = 1\n", "a = 1.0\n", false},
+		{"codex", "a = \"1\"\n", "a = 1\n", false},
+	} {
+		_, _, err := lookup(t, test.id).proven([]byte(test.before), []byte(test.after), Added, nil, "m")
+		if (err == nil) != test.passes || err != nil && !errors.Is(err, errDamaged) {
+			t.Errorf("%s -> %s: %v", test.before, test.after, err)
+		}
+	}
+}
+
 // Whatever a path has in it, the client reads what was meant.
 func TestOddPaths(t *testing.T) {
 	for _, root := range []string{`C:\Users\me\it's "here"`, `C:\work`, "/a b/<&>/ü\u2028", "/tab\tand\x7f", `/it's`, `/"`} {
