@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -146,12 +145,23 @@ func (a *attachService) readHello(stream grpc.BidiStreamingServer[devproxyv1.Att
 	ours := client.Build{Program: "devproxyd", Version: a.version, Contract: client.Contract}
 	theirs := client.Build{Program: "devproxy-shim", Version: hello.GetVersion(), Contract: hello.GetContract()}
 	if err := client.CheckContract(ours, theirs); err != nil {
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
+		return nil, a.incompatible(err)
 	}
 	if root := hello.GetProjectRoot(); root != "" && root != a.root {
 		return nil, status.Errorf(codes.FailedPrecondition, "this daemon serves %s, not %s", a.root, root)
 	}
 	return hello, nil
+}
+
+// incompatible refuses a shim of another contract, in words and with what it needs
+// to find its own.
+func (a *attachService) incompatible(why error) error {
+	refusal := status.New(codes.FailedPrecondition, why.Error())
+	detailed, err := refusal.WithDetails(&devproxyv1.Welcome{Contract: client.Contract, Version: a.version, Pid: int64(os.Getpid())})
+	if err != nil {
+		detailed = refusal // the words will do
+	}
+	return detailed.Err()
 }
 
 // warning says what the person should know who reads the shim's stderr.
@@ -161,12 +171,14 @@ func (a *attachService) warning(hello *devproxyv1.Hello, log *slog.Logger) strin
 		// it has, whoever attaches.
 		log.Warn("a client's environment differs from the backend's, which stays as it is", "variables", names)
 	}
-	if hello.GetVersion() != a.version {
-		log.Warn("a client's shim has another version than this daemon",
-			"shim", hello.GetPid(), "version", hello.GetVersion(), "own", a.version)
-		return fmt.Sprintf("devproxy-shim %s talks to devproxyd %s: restart the daemon or the client to use the same version", hello.GetVersion(), a.version)
+	skew := client.Skew(client.Build{Program: "devproxy-shim", Version: hello.GetVersion()},
+		client.Build{Program: "devproxyd", Version: a.version})
+	if skew == "" {
+		return ""
 	}
-	return ""
+	log.Warn("a client's shim has another version than this daemon",
+		"shim", hello.GetPid(), "version", hello.GetVersion(), "own", a.version)
+	return skew + ": restart the daemon or the client to use the same version"
 }
 
 // volatile are variables that differ between any two terminals and mean nothing

@@ -145,7 +145,8 @@ func TestHelloIsChecked(t *testing.T) {
 		}{
 			"nothing":            {nil, codes.InvalidArgument, "hello"},
 			"a chunk":            {chunkOf("{}"), codes.InvalidArgument, "hello"},
-			"another contract":   {helloOf(func(h *devproxyv1.Hello) { h.Contract++ }), codes.FailedPrecondition, "update devproxyd"},
+			"a newer contract":   {helloOf(func(h *devproxyv1.Hello) { h.Contract++ }), codes.FailedPrecondition, "update devproxyd"},
+			"an older contract":  {helloOf(func(h *devproxyv1.Hello) { h.Contract-- }), codes.FailedPrecondition, "update devproxy-shim"},
 			"another project":    {helloOf(func(h *devproxyv1.Hello) { h.ProjectRoot = "/other" }), codes.FailedPrecondition, "serves /project, not /other"},
 			"no project is fine": {helloOf(func(h *devproxyv1.Hello) { h.ProjectRoot = "" }), codes.OK, ""},
 		} {
@@ -156,6 +157,11 @@ func TestHelloIsChecked(t *testing.T) {
 			_, _, err := next(t, stream)
 			if status.Code(err) != test.code || !strings.Contains(fmt.Sprint(err), test.want) {
 				t.Errorf("%s: %v, want %v with %q", name, err, test.code, test.want)
+			}
+			if strings.Contains(name, "contract") {
+				if details := status.Convert(err).Details(); len(details) != 1 || details[0].(*devproxyv1.Welcome).GetContract() != client.Contract {
+					t.Errorf("%s: the details are %v", name, details)
+				}
 			}
 		}
 		stream := f.open(t, helloOf(func(h *devproxyv1.Hello) { h.Version = "v0" }))

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 	"github.com/debugmcp/devproxy/daemon/backend"
 	"github.com/debugmcp/devproxy/daemon/devtools"
@@ -154,6 +156,7 @@ func (v view) toProto() *devproxyv1.Status {
 			ProjectRoot: v.daemon.root, Socket: v.daemon.socket, LogFile: v.daemon.logFile,
 			Instance: v.daemon.instance, EnvironmentOrigin: v.daemon.origin,
 			ConfigFile: v.daemon.configFile, IdleDeadline: toTime(v.daemon.idleDeadline),
+			Contract: proto.Uint32(client.Contract),
 		},
 		Backend:  v.backendToProto(),
 		Sessions: sessionsToProto(v.sessions),

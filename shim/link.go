@@ -75,7 +75,7 @@ func attach(ctx context.Context, daemon Daemon, hello *devproxyv1.Hello) (*link,
 	}
 	if err != nil {
 		cancel(errLeft)
-		return nil, errors.Join(notAttached(err), daemon.Close())
+		return nil, errors.Join(notAttached(err, hello.GetVersion()), daemon.Close())
 	}
 	return &link{
 		daemon: daemon, stream: stream, cancel: cancel, left: ctx.Done(),
@@ -85,8 +85,8 @@ func attach(ctx context.Context, daemon Daemon, hello *devproxyv1.Hello) (*link,
 
 // notAttached is why a daemon that answered cannot be attached to: it refuses, or
 // it ends just now, and another one may follow.
-func notAttached(err error) error {
-	if refusal := refusal(err); refusal != nil {
+func notAttached(err error, version string) error {
+	if refusal := refusal(err, version); refusal != nil {
 		return refusal
 	}
 	return fmt.Errorf("attaching: %w: %w", client.ErrNotServing, err)
@@ -199,10 +199,25 @@ func collect(message *[]byte, chunk *devproxyv1.Chunk) (frame []byte, e event) {
 	return frame, event{}
 }
 
+// checkContract reports a daemon of another contract than this shim, which is of
+// the version given.
+func checkContract(w *devproxyv1.Welcome, version string) error {
+	return client.CheckContract(
+		client.Build{Program: "devproxy-shim", Version: version, Contract: client.Contract},
+		client.Build{Program: "devproxyd", Version: w.GetVersion(), Contract: w.GetContract()})
+}
+
 // refusal returns what a daemon that ended the stream with err before its
 // welcome had against this client, nil if it did not refuse but was lost.
-func refusal(err error) error {
+func refusal(err error, version string) error {
 	said := status.Convert(err)
+	for _, detail := range said.Details() {
+		if w, ok := detail.(*devproxyv1.Welcome); ok {
+			if err := checkContract(w, version); err != nil {
+				return err
+			}
+		}
+	}
 	switch said.Code() { //nolint:exhaustive // every other code is a loss
 	case codes.Unimplemented:
 		return fmt.Errorf("%w: devproxyd does not offer the attach service; update it", client.ErrIncompatible)

@@ -697,9 +697,7 @@ func (s *session) fromDaemon(ctx context.Context, e event) error {
 }
 
 func (s *session) welcome(w *devproxyv1.Welcome) {
-	ours := client.Build{Program: "devproxy-shim", Version: s.config.Version, Contract: client.Contract}
-	theirs := client.Build{Program: "devproxyd", Version: w.GetVersion(), Contract: w.GetContract()}
-	if err := client.CheckContract(ours, theirs); err != nil {
+	if err := checkContract(w, s.config.Version); err != nil {
 		s.refused(err)
 		return
 	}
@@ -786,7 +784,7 @@ func (s *session) closing(ctx context.Context, c *devproxyv1.Closing) error {
 // ended takes the end of a stream whose daemon said no last word.
 func (s *session) ended(ctx context.Context, err error) error {
 	if !s.welcomed {
-		if refusal := refusal(err); refusal != nil {
+		if refusal := refusal(err, s.config.Version); refusal != nil {
 			s.refused(refusal)
 			return nil
 		}

@@ -607,15 +607,62 @@ func TestStoppedDaemonStaysStopped(t *testing.T) {
 	})
 }
 
+// Which of the two is to be updated is told, whoever finds out that they do not
+// fit. Nobody is ended over it, and once somebody has replaced the daemon the
+// client goes on.
 func TestIncompatibleDaemon(t *testing.T) {
-	inWorld(t, false, func(w *world) {
-		w.start(func(d *fakeDaemon) {
-			d.welcome = &devproxyv1.Welcome{Contract: client.Contract + 1, Version: "9.0"}
+	for name, test := range map[string]struct {
+		contract uint32
+		refuses  bool // the daemon, before the shim can
+		want     string
+	}{
+		"newer":              {client.Contract + 1, false, "update devproxy-shim"},
+		"older":              {client.Contract - 1, false, "update devproxyd"},
+		"newer that refuses": {client.Contract + 1, true, "update devproxy-shim"},
+		"older that refuses": {client.Contract - 1, true, "update devproxyd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, false, func(w *world) {
+				other := &devproxyv1.Welcome{Contract: test.contract, Version: "9.0"}
+				w.start(func(d *fakeDaemon) {
+					if d.welcome = other; test.refuses {
+						d.welcome = nil
+					}
+				})
+				w.write(initialize, request(1, "tools/call", `{"name":"a"}`))
+				a := w.accept()
+				if test.refuses {
+					refusal, err := status.New(codes.FailedPrecondition, "no").WithDetails(other)
+					if err != nil {
+						t.Fatal(err)
+					}
+					a.end(refusal.Err())
+				}
+				w.next(`"id":0,"error":{"code":-31955`, test.want, `"reason":"daemon-incompatible"`)
+				w.next(`"id":1,"result"`, test.want, `"isError":true`)
+				w.quiet()
+				if !strings.Contains(w.stderr.String(), test.want) {
+					t.Errorf("stderr: %s", w.stderr)
+				}
+				w.kill()
+				w.start()
+				b := w.accept()
+				w.write(initialize)
+				b.expect(initialize)
+			})
 		})
-		w.write(initialize)
-		w.accept()
-		w.next(`"id":0,"error":{"code":-31955`, "update devproxy-shim")
+	}
+}
+
+// Another version of the same contract is a word to the person, no more.
+func TestVersionSkewIsAWarning(t *testing.T) {
+	inWorld(t, false, func(w *world) {
+		w.start(func(d *fakeDaemon) { d.welcome.Version, d.welcome.Warning = "9.0", "devproxy-shim talks to 9.0" })
+		w.handshake(w.accept())
 		w.quiet()
+		if said := w.stderr.String(); strings.Count(said, "devproxy-shim: devproxy-shim talks to 9.0\n") != 1 {
+			t.Errorf("stderr: %s", said)
+		}
 	})
 }
 

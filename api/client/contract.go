@@ -6,9 +6,10 @@ import (
 	"fmt"
 )
 
-// Contract is the number of the attach contract that this build speaks, as in
-// Hello.contract and Welcome.contract. It grows only with a change that an
-// older side would misunderstand; additions do not count.
+// Contract is the number of the contract in proto/devproxy/v1 that this build
+// speaks, as in Hello.contract, Welcome.contract and Daemon.contract. It grows
+// only with a change that an older side would misunderstand; additions do not
+// count. To tell its status and to end when asked to is part of every contract.
 const Contract uint32 = 1
 
 // Limits that both ends of a connection share.
@@ -33,7 +34,7 @@ const ExitRunning = 75
 // ErrIncompatible is what every *IncompatibleError is.
 var ErrIncompatible = errors.New("incompatible versions")
 
-// IncompatibleError says that two builds do not speak the same attach contract.
+// IncompatibleError says that two builds do not speak the same contract.
 // Neither side acts on it: the person updates one of them.
 type IncompatibleError struct {
 	// Ours and Theirs are the two sides.
@@ -46,20 +47,23 @@ type Build struct {
 	Program string
 	// Version is the version of its build.
 	Version string
-	// Contract is the number of the attach contract it speaks.
+	// Contract is the number of the contract it speaks.
 	Contract uint32
 }
 
 // Error says which side to update: the one with the smaller number.
 func (e *IncompatibleError) Error() string {
 	older := e.Ours
-	if e.Theirs.Contract < e.Ours.Contract {
+	if e.TheirsIsOlder() {
 		older = e.Theirs
 	}
-	return fmt.Sprintf("%s %s speaks attach contract %d and %s %s speaks %d: update %s",
+	return fmt.Sprintf("%s %s speaks contract %d and %s %s speaks %d: update %s",
 		e.Ours.Program, e.Ours.Version, e.Ours.Contract,
 		e.Theirs.Program, e.Theirs.Version, e.Theirs.Contract, older.Program)
 }
+
+// TheirsIsOlder reports whether it is the other side that has to be updated.
+func (e *IncompatibleError) TheirsIsOlder() bool { return e.Theirs.Contract < e.Ours.Contract }
 
 // Is reports whether target is ErrIncompatible.
 func (e *IncompatibleError) Is(target error) bool { return target == ErrIncompatible }
@@ -71,6 +75,26 @@ func CheckContract(ours, theirs Build) error {
 		return nil
 	}
 	return &IncompatibleError{Ours: ours, Theirs: theirs}
+}
+
+// RunningBuild is that of the daemon which told the status.
+func RunningBuild(s *Status) Build {
+	const first = 1
+	d := s.GetDaemon()
+	build := Build{Program: "the running devproxyd", Version: d.GetVersion(), Contract: first}
+	if d != nil && d.Contract != nil {
+		build.Contract = d.GetContract()
+	}
+	return build
+}
+
+// Skew says that two builds which fit together are not the same; empty if they
+// are.
+func Skew(ours, theirs Build) string {
+	if ours.Version == theirs.Version {
+		return ""
+	}
+	return fmt.Sprintf("%s %s talks to %s %s", ours.Program, ours.Version, theirs.Program, theirs.Version)
 }
 
 // digestSize is how much of the SHA-256 of an environment value travels: enough

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -175,6 +176,7 @@ func TestWrongUsage(t *testing.T) {
 func TestStatusCommand(t *testing.T) {
 	p := newProject(t)
 	status := statuses()["running"]
+	status.Daemon.Version = cli.Version("")
 	(&fakeDaemon{status: status}).serve(t, p)
 	if o := ctl("status"); o.code != cli.ExitOK || o.stderr != "" || !strings.Contains(o.stdout, "generation 3, pid 4711") {
 		t.Errorf("status: %+v", o)
@@ -195,13 +197,56 @@ func TestStatusCommand(t *testing.T) {
 	if b := document.Status.Backend; document.Version != jsonVersion || b.State != "BACKEND_STATE_RUNNING" || b.ProtocolVersion != "2026-07-28" {
 		t.Errorf("status --json: %+v", document)
 	}
-	if o := ctl("version"); !strings.Contains(o.stdout, "devproxyd v1.2.3 (pid 100)") {
+	if o := ctl("version"); !strings.Contains(o.stdout, "devproxyd "+cli.Version("")+" (pid 100)") {
 		t.Errorf("version: %+v", o)
 	}
 	// A socket named by hand may be another project's.
 	socket, _ := p.Socket("")
 	if o := ctl("status", "--socket", socket); o.code != cli.ExitUsage || !strings.Contains(o.stderr, "serves "+status.GetDaemon().GetProjectRoot()) {
 		t.Errorf("status of another project's daemon: %+v", o)
+	}
+}
+
+// A daemon of another version is a warning to the person, and one of another
+// contract an error that says which side to update. Neither gets into the data.
+func TestAnotherVersion(t *testing.T) {
+	for name, test := range map[string]struct {
+		version  string
+		contract *uint32
+		code     int
+		want     []string
+	}{
+		"same":    {cli.Version(""), proto.Uint32(client.Contract), cli.ExitOK, nil},
+		"earlier": {"v0.1", nil, cli.ExitOK, []string{"talks to the running devproxyd v0.1;", `"devproxyd restart"`}},
+		"newer":   {"v9", proto.Uint32(client.Contract + 1), cli.ExitFailed, []string{"v9 speaks 2: update devproxyctl\n"}},
+		"older":   {"v0", proto.Uint32(client.Contract - 1), cli.ExitFailed, []string{"v0 speaks 0: update the running devproxyd;", `"devproxyd restart"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			d := &fakeDaemon{status: &client.Status{Daemon: &client.Daemon{ProjectRoot: p.Root, Version: test.version, Contract: test.contract}}}
+			d.steps = []*client.Step{ending(true, "")}
+			d.serve(t, p)
+			for _, args := range []string{"status --json", "restart", "logs --json", "version"} {
+				o := ctl(strings.Fields(args)...)
+				if o.code != test.code || strings.Contains(o.stdout, "update ") || strings.Contains(o.stdout, "talks to") {
+					t.Errorf("%s: %+v, want exit code %d", args, o, test.code)
+				}
+				for _, want := range test.want {
+					if !strings.Contains(o.stderr, want) {
+						t.Errorf("%s does not say %q: %s", args, want, o.stderr)
+					}
+				}
+				switch {
+				case args == "version" && !strings.Contains(o.stdout, "devproxyd "+test.version):
+					t.Errorf("%s does not tell the daemon's version: %s", args, o.stdout)
+				case args == "status --json" && json.Valid([]byte(o.stdout)) != (test.code == cli.ExitOK):
+					t.Errorf("%s prints %s", args, o.stdout)
+				}
+			}
+			if asked := len(d.restarts) > 0; asked != (test.code == cli.ExitOK) {
+				t.Errorf("the daemon was asked for a restart: %v", asked)
+			}
+		})
 	}
 }
 

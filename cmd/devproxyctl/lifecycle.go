@@ -99,7 +99,7 @@ type operation func(c *client.Client, ctx context.Context, step func(*client.Ste
 // follow has the daemon do something, tells its steps on stderr, and what it has
 // come to on stdout.
 func follow(cmd *cobra.Command, target *cli.Target, do operation) error {
-	c, _, err := target.Dial(cmd.Context())
+	c, _, err := target.Dial(cmd)
 	if err != nil {
 		return err
 	}

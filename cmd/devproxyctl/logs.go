@@ -33,7 +33,7 @@ Text that looks secret is masked.`,
 					return cli.Usage(fmt.Errorf("--source %q: want backend, build or daemon", name))
 				}
 			}
-			c, _, err := target.Dial(cmd.Context())
+			c, _, err := target.Dial(cmd)
 			if err != nil {
 				return err
 			}

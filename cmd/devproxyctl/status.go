@@ -34,7 +34,7 @@ and what is watched. Values that look secret are masked. It starts nothing.`,
   devproxyctl status --json | jq .status.backend.state`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := target.Dial(cmd.Context())
+			c, _, err := target.Dial(cmd)
 			if err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ func newVersion(target *cli.Target) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
 			_, _ = fmt.Fprintf(out, "devproxyctl %s\n", cli.Version(version))
-			c, _, err := target.Dial(cmd.Context())
+			c, _, err := target.Find(cmd.Context())
 			if errors.Is(err, client.ErrNoDaemon) || errors.Is(err, project.ErrNotFound) {
 				return nil
 			}
@@ -32,7 +32,7 @@ func newVersion(target *cli.Target) *cobra.Command {
 				return err
 			}
 			_, _ = fmt.Fprintf(out, "devproxyd %s (pid %d)\n", status.GetDaemon().GetVersion(), status.GetDaemon().GetPid())
-			return nil
+			return cli.CheckBuild(cmd, status)
 		},
 	}
 }

@@ -54,7 +54,7 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	if err != nil {
 		return err
 	}
-	if err := cli.CheckServes(status, p); err != nil {
+	if err := errors.Join(cli.CheckServes(status, p), cli.CheckBuild(cmd, status)); err != nil {
 		return err
 	}
 	daemon := status.GetDaemon()
@@ -96,7 +96,7 @@ func restart(cmd *cobra.Command, target *cli.Target) error {
 	if err != nil {
 		return err
 	}
-	old, _, err := target.Dial(cmd.Context())
+	old, _, err := target.Find(cmd.Context())
 	if errors.Is(err, client.ErrNoDaemon) {
 		return start(cmd, target)
 	}
@@ -107,6 +107,10 @@ func restart(cmd *cobra.Command, target *cli.Target) error {
 	status, err := old.Status(cmd.Context(), false)
 	if err != nil {
 		return err
+	}
+	if running := client.RunningBuild(status); running.Contract > client.Contract {
+		// An older program takes nothing over from a newer one.
+		return cli.CheckBuild(cmd, status)
 	}
 	predecessor := status.GetDaemon().GetPid()
 	c, err := client.Replace(cmd.Context(), detached(target, p, "--succeeds", strconv.FormatInt(predecessor, 10)), old)
@@ -158,7 +162,7 @@ const stopPoll = 10 * time.Millisecond
 func stop(cmd *cobra.Command, target *cli.Target) error {
 	ctx := cmd.Context()
 	waited := false
-	c, p, err := target.Dial(ctx)
+	c, p, err := target.Find(ctx)
 	// A daemon that ends serves nobody any more, but holds its lock to the last;
 	// so does one that is about to serve.
 	for errors.Is(err, client.ErrNoDaemon) && locked(p) {
@@ -166,7 +170,7 @@ func stop(cmd *cobra.Command, target *cli.Target) error {
 		if err := pause(ctx); err != nil {
 			return fmt.Errorf("waiting for the daemon of %s to end: %w", p.Root, err)
 		}
-		c, p, err = target.Dial(ctx)
+		c, p, err = target.Find(ctx)
 	}
 	if errors.Is(err, client.ErrNoDaemon) {
 		return stopped(cmd, p, waited)

@@ -100,9 +100,46 @@ func (t *Target) Project() (project.Project, error) {
 	return p, Usage(err)
 }
 
-// Dial connects to the project's daemon. Where none runs the error says for
-// which project and on which socket, and what to do.
-func (t *Target) Dial(ctx context.Context) (*client.Client, project.Project, error) {
+// Dial connects to the project's daemon, as Find does, and makes sure that it
+// speaks the contract of this program; of another version it warns on stderr.
+func (t *Target) Dial(cmd *cobra.Command) (*client.Client, project.Project, error) {
+	c, p, err := t.Find(cmd.Context())
+	if err != nil {
+		return nil, p, err
+	}
+	status, err := c.Status(cmd.Context(), false)
+	if err == nil {
+		err = CheckBuild(cmd, status)
+	}
+	if err != nil {
+		return nil, p, errors.Join(fmt.Errorf("talking to the daemon of %s on %s: %w", p.Root, c.Socket(), err), c.Close())
+	}
+	return c, p, nil
+}
+
+// CheckBuild reports a daemon of another contract, and warns on stderr of one of
+// another version. It is the person who acts on either.
+func CheckBuild(cmd *cobra.Command, status *client.Status) error {
+	const replace = `"devproxyd restart" replaces the daemon by the installed version`
+	program := cmd.Root()
+	ours := client.Build{Program: program.Name(), Version: program.Version, Contract: client.Contract}
+	theirs := client.RunningBuild(status)
+	err := client.CheckContract(ours, theirs)
+	if other, ok := errors.AsType[*client.IncompatibleError](err); ok && other.TheirsIsOlder() {
+		return fmt.Errorf("%w; %s", err, replace)
+	}
+	if err != nil {
+		return err
+	}
+	if skew := client.Skew(ours, theirs); skew != "" {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; %s\n", program.Name(), skew, replace)
+	}
+	return nil
+}
+
+// Find connects to the project's daemon, whatever its version. Where none runs
+// the error says for which project and on which socket, and what to do.
+func (t *Target) Find(ctx context.Context) (*client.Client, project.Project, error) {
 	p, err := t.Project()
 	if err != nil {
 		return nil, p, err

@@ -182,7 +182,7 @@ func TestDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(p project.Project, socket string) error {
-		c, got, err := (&Target{Dir: p.Root, SocketPath: socket}).Dial(t.Context())
+		c, got, err := (&Target{Dir: p.Root, SocketPath: socket}).Find(t.Context())
 		if got != p {
 			t.Errorf("the project is %+v, want %+v", got, p)
 		}

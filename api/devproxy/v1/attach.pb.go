@@ -271,7 +271,8 @@ func (*AttachResponse_Closing) isAttachResponse_Payload() {}
 // Hello says who attaches.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of the attach contract the shim speaks.
+	// Number of the contract the shim speaks. A daemon of another one refuses it
+	// with FAILED_PRECONDITION, and its own Welcome among the details.
 	Contract uint32 `protobuf:"varint,1,opt,name=contract,proto3" json:"contract,omitempty"`
 	// Version of the shim's build.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
@@ -366,7 +367,7 @@ func (x *Hello) GetEnvironmentDigests() map[string][]byte {
 // Welcome accepts an attachment.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of the attach contract the daemon speaks.
+	// Number of the contract the daemon speaks.
 	Contract uint32 `protobuf:"varint,1,opt,name=contract,proto3" json:"contract,omitempty"`
 	// Version of the daemon's build.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`

@@ -1318,7 +1318,10 @@ type Daemon struct {
 	// Path of the configuration file.
 	ConfigFile string `protobuf:"bytes,9,opt,name=config_file,json=configFile,proto3" json:"config_file,omitempty"`
 	// When it ends by itself for want of clients; absent when it does not.
-	IdleDeadline  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=idle_deadline,json=idleDeadline,proto3" json:"idle_deadline,omitempty"`
+	IdleDeadline *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=idle_deadline,json=idleDeadline,proto3" json:"idle_deadline,omitempty"`
+	// Number of the contract it speaks. Daemons from before it was told here leave
+	// it out, and speak the first.
+	Contract      *uint32 `protobuf:"varint,11,opt,name=contract,proto3,oneof" json:"contract,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1421,6 +1424,13 @@ func (x *Daemon) GetIdleDeadline() *timestamppb.Timestamp {
 		return x.IdleDeadline
 	}
 	return nil
+}
+
+func (x *Daemon) GetContract() uint32 {
+	if x != nil && x.Contract != nil {
+		return *x.Contract
+	}
+	return 0
 }
 
 // Backend is the state of the backend.
@@ -2133,7 +2143,7 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\abackend\x18\x02 \x01(\v2\x14.devproxy.v1.BackendR\abackend\x120\n" +
 	"\bsessions\x18\x03 \x03(\v2\x14.devproxy.v1.SessionR\bsessions\x12(\n" +
 	"\x05build\x18\x04 \x01(\v2\x12.devproxy.v1.BuildR\x05build\x12(\n" +
-	"\x05watch\x18\x05 \x01(\v2\x12.devproxy.v1.WatchR\x05watch\"\xf2\x02\n" +
+	"\x05watch\x18\x05 \x01(\v2\x12.devproxy.v1.WatchR\x05watch\"\xa0\x03\n" +
 	"\x06Daemon\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x129\n" +
@@ -2147,7 +2157,9 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\vconfig_file\x18\t \x01(\tR\n" +
 	"configFile\x12?\n" +
 	"\ridle_deadline\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\fidleDeadline\"\xf7\x05\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\fidleDeadline\x12\x1f\n" +
+	"\bcontract\x18\v \x01(\rH\x00R\bcontract\x88\x01\x01B\v\n" +
+	"\t_contract\"\xf7\x05\n" +
 	"\aBackend\x12/\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x19.devproxy.v1.BackendStateR\x05state\x12\x1e\n" +
 	"\n" +
@@ -2365,6 +2377,7 @@ func file_devproxy_v1_control_proto_init() {
 		(*Step_Build)(nil),
 		(*Step_Outcome)(nil),
 	}
+	file_devproxy_v1_control_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
