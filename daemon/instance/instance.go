@@ -122,6 +122,9 @@ func acquire(ctx context.Context, p project.Project, override string, log *slog.
 	if err != nil {
 		return nil, err
 	}
+	if err := p.RemoveUnfinished(); err != nil {
+		log.Warn("cleaning up after an earlier daemon", "error", err)
+	}
 	i := &Instance{project: p, socket: socket, log: log, lock: lock}
 	if err := errors.Join(i.recordPID(), i.bind(ctx)); err != nil {
 		return nil, errors.Join(err, i.Close())

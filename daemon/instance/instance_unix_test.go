@@ -196,6 +196,36 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	mustAnswer(t, i.Listener(), socket)
 }
 
+// A daemon that was killed while it wrote a file leaves no half of it for ever.
+func TestUnfinishedFilesAreRemoved(t *testing.T) {
+	p := newProject(t)
+	if err := p.EnsureDirs(); err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{ // whether it stays
+		".backend.json-123": false, ".snapshot.json-1": false, ".daemon.pid-9": false, ".environment.json-4": false,
+		".root-1": true, ".folder-7": false, "backend.json-1": true, ".note-1": true,
+	}
+	for name := range left {
+		path := filepath.Join(p.StateDir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if name == ".folder-7" {
+			old := time.Now().Add(-time.Hour)
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mustAcquire(t, p, "")
+	for name, stays := range left {
+		if _, err := os.Lstat(filepath.Join(p.StateDir, name)); (err == nil) != stays {
+			t.Errorf("%s: %v, stays: %v", name, err, stays)
+		}
+	}
+}
+
 func TestWhatIsNotStaleStays(t *testing.T) {
 	tests := []struct {
 		name  string

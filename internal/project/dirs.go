@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 )
 
 const (
@@ -204,7 +206,7 @@ func writeIfChanged(path, line string) error {
 // WriteFile replaces the file path with content, atomically and with mode 0600:
 // a reader or a crash sees the old content or the new, never a part.
 func WriteFile(path string, content []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	file, err := os.CreateTemp(filepath.Dir(path), unfinished(path))
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -222,4 +224,48 @@ func WriteFile(path string, content []byte) error {
 		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(file.Name()))
 	}
 	return nil
+}
+
+// unfinished is the pattern of the names under which path is written until it
+// is whole.
+func unfinished(path string) string { return "." + filepath.Base(path) + "-*" }
+
+// longestWrite is far above what writing one line takes.
+const longestWrite = time.Minute
+
+// RemoveUnfinished removes what a daemon left that was killed while it wrote a
+// file. The caller holds the lock, so nobody else writes these files; of those
+// that every program may write, it leaves what somebody may be at.
+func (p Project) RemoveUnfinished() error {
+	entries, err := os.ReadDir(p.StateDir)
+	if err != nil {
+		return fmt.Errorf("looking for unfinished files: %w", err)
+	}
+	daemons := []string{
+		p.PIDFile(), p.SocketFile(), p.Record(), p.Snapshot(), p.Environment(), p.Overrides(), p.TerminalPath(),
+	}
+	everybodys := []string{p.RootFile(), p.FolderFile()}
+	var errs []error
+	for _, entry := range entries {
+		if !isUnfinished(entry, daemons) && !(isUnfinished(entry, everybodys) && isOlder(entry, longestWrite)) {
+			continue
+		}
+		err := os.Remove(filepath.Join(p.StateDir, entry.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("removing an unfinished file: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isUnfinished(entry fs.DirEntry, of []string) bool {
+	return entry.Type().IsRegular() && slices.ContainsFunc(of, func(path string) bool {
+		match, err := filepath.Match(unfinished(path), entry.Name())
+		return err == nil && match
+	})
+}
+
+func isOlder(entry fs.DirEntry, age time.Duration) bool {
+	info, err := entry.Info()
+	return err == nil && time.Since(info.ModTime()) > age
 }
