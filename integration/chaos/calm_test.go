@@ -5,6 +5,8 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +25,10 @@ const (
 func (w *world) calm(ctx context.Context) {
 	for _, c := range w.clients {
 		c.quieten()
+	}
+	// From now on every life of the backend gets as far as to serve.
+	if err := os.WriteFile(filepath.Join(w.base, "calm"), nil, 0o644); err != nil {
+		w.violatef("calm", "%v", err)
 	}
 	if !await(ctx, recovery, func() bool { return w.command(ctx, "calm", "devproxyd", "start").code == 0 }) {
 		w.violatef("calm", "devproxyd start does not succeed")
@@ -53,16 +59,24 @@ func each(clients []*client, do func(*client)) {
 	doing.Wait()
 }
 
-// restartIfNeeded restarts a backend that has crashed too often to be started
-// again by itself, and any other in some worlds.
+// restartIfNeeded restarts a backend that is not started again by itself, and any
+// other in some worlds.
 func (w *world) restartIfNeeded(ctx context.Context) {
-	s, ok := w.status(ctx, "calm")
-	w.timeline.notef("calm", "the backend is %s: %s", s.state(), s.Backend.Message)
-	if ok && s.state() != "failed" && !w.plan.freshCalm {
-		return
-	}
-	if !await(ctx, recovery, func() bool { return w.command(ctx, "calm", "devproxyctl", "restart").code == 0 }) {
-		w.violatef("calm", "devproxyctl restart does not succeed")
+	restart := w.plan.freshCalm
+	if !await(ctx, recovery, func() bool {
+		s, ok := w.status(ctx, "calm")
+		w.timeline.notef("calm", "the backend is %s: %s", s.state(), s.Backend.Message)
+		if !ok {
+			return false
+		}
+		restart = restart || s.state() == "failed"
+		if restart {
+			restart = w.command(ctx, "calm", "devproxyctl", "restart").code != 0
+			return !restart
+		}
+		return s.state() == "running" || s.state() == "idle"
+	}) && ctx.Err() == nil {
+		w.violatef("calm", "the backend does not come up again")
 	}
 }
 

@@ -16,7 +16,8 @@
 //	go test -race -count=1 -v -timeout=0 ./integration/chaos -seed 7 -duration 10m
 //
 // A plain `go test ./integration/...` lives through one short world of a random
-// seed; -short skips it. -keep keeps the folder of a world that failed.
+// seed; -short skips it. -keep keeps the folder of a world that failed, -timeline
+// prints the timeline of those too that are through.
 //
 // The test needs /proc, so it runs on Linux. Run by root, a world lives under
 // another uid: for root no folder is read-only.

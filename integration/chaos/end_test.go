@@ -21,12 +21,12 @@ const (
 	// slackFDs is how many descriptors more than a fresh daemon one may have that
 	// has seen everything.
 	slackFDs = 2
-	// settleTime is how long a daemon may keep what it does not need any more:
-	// longer than idle connections to the backend are kept.
-	settleTime = 10 * time.Second
-	// lastBreath is how long what the last client had in work may need to end:
-	// longer than a backend has for an answer to a cancelled request.
-	lastBreath = 3 * time.Second
+	// settleTime is how long a daemon may keep what it does not need any more.
+	settleTime = 2 * lastBreath
+	// lastBreath is how long what the last client had in work needs to end: longer
+	// than a backend has for an answer to a cancelled request, and than idle
+	// connections to it are kept.
+	lastBreath = 5 * time.Second
 )
 
 // vitals are what a daemon holds that has served, while nobody is attached.
@@ -129,10 +129,10 @@ func (w *world) lonely(ctx context.Context) (pid int, ok bool) {
 
 // examine takes the vitals of a daemon, which does not survive it.
 func (w *world) examine(ctx context.Context, pid int) (vitals, bool) {
-	v := vitals{fds: descriptors(pid)}
 	if !pause(ctx, lastBreath) {
-		return v, false
+		return vitals{}, false
 	}
+	v := vitals{fds: descriptors(pid)}
 	var err error
 	if v.goroutines, err = w.dumpGoroutines(ctx, pid); err != nil {
 		w.violatef("compare", "the daemon's goroutines: %v", err)

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ var (
 	seedFlag     = flag.Uint64("seed", 0, "seed of the first world; 0 takes a random one")
 	durationFlag = flag.Duration("duration", 0, "go on with the next seed until this is over; 0 is one short world")
 	keepFlag     = flag.Bool("keep", false, "keep the folder of a world that failed")
+	timelineFlag = flag.Bool("timeline", false, "print the timeline of worlds that are through, too")
 )
 
 // moduleRoot is the folder of go.mod.
@@ -29,6 +32,7 @@ var binDir string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	heedSignals()
 	os.Exit(run(m))
 }
 
@@ -41,6 +45,17 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	binDir = dir
 	return m.Run()
+}
+
+// heedSignals makes sure that the programs under test do. A shell that runs the
+// test in the background ignores some signals for it, and they would inherit
+// that.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // build builds what a world runs, readable by the user whom it runs as.

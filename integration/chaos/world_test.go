@@ -259,6 +259,9 @@ func (w *world) report() {
 	defer w.mu.Unlock()
 	if len(w.faulty) == 0 {
 		w.t.Logf("seed %d is through: %s", w.seed, w.summary())
+		if *timelineFlag {
+			w.t.Logf("timeline:\n%s", w.timeline)
+		}
 		return
 	}
 	w.t.Errorf("seed %d: %d violations:\n%s\n\n%s\n\ntimeline:\n%s",

@@ -80,7 +80,7 @@ func run(o options) error {
 	}
 	random := randomLife(o.seed, j.starts())
 	time.Sleep(time.Duration(random.Int64N(int64(longestStart))))
-	if random.IntN(100) < stillborn {
+	if random.IntN(100) < stillborn && !isCalm(o.dir) {
 		j.write("exit", "at-start")
 		os.Exit(3)
 	}
@@ -97,6 +97,12 @@ func run(o options) error {
 	}
 	b.serveStdio(os.Stdin, os.Stdout)
 	return nil
+}
+
+// isCalm reports whether the faults are over, and nothing new is to go wrong.
+func isCalm(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "calm"))
+	return err == nil
 }
 
 // randomLife makes what happens in the nth life follow from the seed alone.
