@@ -272,6 +272,41 @@ func TestFaultyStarts(t *testing.T) {
 	}
 }
 
+// A stop during a start, of the backend or of the daemon, answers who waits for it
+// and leaves nothing of it.
+func TestStopDuringAStart(t *testing.T) {
+	for name, test := range map[string]struct {
+		program   string
+		transport string
+		fault     string
+		waiting   string // in the status
+		want      string
+	}{
+		"waiting for the port":           {"devproxyctl", "http", "start=hang", "waiting for port", "the backend was stopped"},
+		"negotiating":                    {"devproxyctl", "stdio", "initialize=hang", "waiting for its answer", "the backend was stopped"},
+		"negotiating over HTTP":          {"devproxyd", "http", "initialize=hang", "waiting for the handshake", "shutting down"},
+		"waiting for the port, shutdown": {"devproxyd", "http", "start=hang", "waiting for port", "shutting down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.misbehave(t, test.transport, "-at", test.fault)
+			c := p.raw(t)
+			c.initialize(t)
+			c.callTool(t, 1, "ok")
+			p.awaitStatus(t, test.waiting, func(s status) bool { return strings.Contains(s.Backend.Message, test.waiting) })
+			p.mustRun(t, test.program, "stop")
+			if left := p.backends(t); len(left) > 0 {
+				t.Errorf("processes are left: %v", left)
+			}
+			if got := c.awaitTool(t, 1); !got.IsError || !strings.Contains(got.text(), test.want) {
+				t.Errorf("the call gave %v, want an error that says %q", got, test.want)
+			}
+			c.wantNothingMore(t)
+		})
+	}
+}
+
 // A million lines a second on stderr cost the daemon no memory and its clients
 // nothing that they would notice, and a stop is a stop.
 func TestFloodOfOutput(t *testing.T) {
