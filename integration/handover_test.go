@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/debugmcp/devproxy/integration/internal/testbed"
 )
 
 // A daemon may be replaced, or killed, under its clients: their connections go
@@ -80,6 +84,181 @@ func TestClientsOutliveTheirDaemon(t *testing.T) {
 			p.wantStarts(t, 2)
 		})
 	}
+}
+
+// Every kind of request that can be in flight is answered once when its daemon
+// ends: with its result if it is safe to ask again, else with what happened. The
+// client's session is resumed, in both eras, and the backend of the daemon that
+// was killed is gone, though it did not react to anything.
+func TestEverythingInFlightAtTheEndOfADaemon(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(*testing.T, *project)
+		told string
+	}{
+		"restart": {func(t *testing.T, p *project) { p.mustRun(t, "devproxyd", "restart") },
+			"the backend was restarted while it worked on this request"},
+		"kill -9": {func(t *testing.T, p *project) {
+			if err := syscall.Kill(int(p.status(t).Daemon.PID), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}, "the devproxy daemon ended while it worked on this request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.use(t, backendNamed(t, "go-stdio"), `stop_timeout = "200ms"`)
+			p.startDaemon(t)
+			legacy, modern := p.raw(t), p.raw(t)
+			legacy.initialize(t)
+			legacy.send(t, `{"jsonrpc":"2.0","id":"s","method":"resources/subscribe","params":{"uri":"test://a"}}`)
+			legacy.awaitID(t, `"s"`)
+			modern.send(t, `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":`+
+				`{"toolsListChanged":true,"resourceSubscriptions":["test://a"]},%s}}`, modernMeta)
+			modern.awaitNote(t, "notifications/subscriptions/acknowledged")
+			touched(t, legacy, modern)
+			first := p.status(t)
+			if err := syscall.Kill(int(first.Backend.PID), syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			safe := []string{
+				`"tools/list"`, `"prompts/list"`, `"resources/list"`, `"resources/templates/list"`,
+				`"resources/read","params":{"uri":"test://a"}`,
+			}
+			unsafe := []string{
+				`"tools/call","params":{"name":"echo","arguments":{"text":"x"}}`, `"vendor/x"`,
+				`"prompts/get","params":{"name":"p","arguments":{"lang":"go"}}`,
+				`"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"lang","value":"g"}}`,
+			}
+			all := slices.Concat(safe, unsafe)
+			for i, request := range all {
+				legacy.send(t, `{"jsonrpc":"2.0","id":%d,"method":%s}`, i, request)
+				params := `,"params":{` + modernMeta + "}"
+				if strings.Contains(request, `"params":{`) {
+					params, request = "", strings.Replace(request, `"params":{`, `"params":{`+modernMeta+",", 1)
+				}
+				modern.send(t, `{"jsonrpc":"2.0","id":%d,"method":%s%s}`, i, request, params)
+			}
+			p.awaitStatus(t, "all requests in flight", func(s status) bool {
+				return len(s.Sessions) == 2 && s.Sessions[0].InFlight == number(len(all)) && s.Sessions[1].InFlight == number(len(all))
+			})
+
+			test.end(t, p)
+
+			for _, c := range []*rawClient{legacy, modern} {
+				for i, request := range all {
+					answer := c.awaitID(t, fmt.Sprint(i))
+					if i < len(safe) && answer.Error != nil || i >= len(safe) && !strings.Contains(answer.line, test.told) {
+						t.Errorf("%s gave %s", request, answer.line)
+					}
+				}
+			}
+			touched(t, legacy, modern)
+			p.wantStarts(t, 2)
+			if second := p.status(t); second.Daemon.PID == first.Daemon.PID || alive(t, int(first.Backend.PID)) {
+				t.Errorf("daemon %d became %d; the first backend lives: %v",
+					first.Daemon.PID, second.Daemon.PID, alive(t, int(first.Backend.PID)))
+			}
+			for _, c := range []*rawClient{legacy, modern} {
+				for _, line := range c.unread {
+					if strings.Contains(line, `"id":`) || strings.Contains(line, "subscriptions/acknowledged") {
+						t.Errorf("a client got %s", line)
+					}
+				}
+			}
+		})
+	}
+}
+
+// touched fails the test unless both clients hear of a change, each in the way
+// of its era.
+func touched(t *testing.T, legacy, modern *rawClient) {
+	t.Helper()
+	legacy.send(t, `{"jsonrpc":"2.0","id":"t","method":"tools/call","params":{"name":"touch","arguments":{}}}`)
+	if answer := legacy.awaitID(t, `"t"`); !strings.Contains(string(answer.Result), `"touched"`) {
+		t.Fatalf("touch gave %s", answer.line)
+	}
+	legacy.awaitNote(t, `"method":"notifications/resources/updated","params":{"uri":"test://a"`)
+	modern.awaitNote(t, `"method":"notifications/resources/updated","params":{"uri":"test://a","_meta":{"io.modelcontextprotocol/subscriptionId":"l"`)
+	modern.awaitNote(t, `"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"`)
+}
+
+// awaitNote takes messages up to one that has part in it.
+func (c *rawClient) awaitNote(t *testing.T, part string) {
+	t.Helper()
+	for i, line := range c.unread {
+		if strings.Contains(line, part) {
+			c.unread = slices.Delete(c.unread, i, i+1)
+			return
+		}
+	}
+	for {
+		line := c.next(t)
+		if strings.Contains(line, part) {
+			return
+		}
+		c.unread = append(c.unread, line)
+	}
+}
+
+// The program of a daemon that runs is replaced by a newer one: devproxyd restart
+// takes that over, and the shims that are there go on and say that they are older.
+func TestRestartToANewerBinary(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.use(t, backendNamed(t, "go-stdio"))
+	installed, next := filepath.Join(p.base, "bin"), filepath.Join(p.base, "next")
+	for _, dir := range []string{installed, next} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"devproxyd", "devproxy-shim"} {
+		if err := os.Link(program(t, name), filepath.Join(installed, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newRawClient(t, p.clientEnv(), filepath.Join(installed, "devproxy-shim"), "--project", p.root)
+	c.initialize(t)
+	call := func(id int) {
+		t.Helper()
+		c.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`, id)
+		if answer := c.awaitID(t, fmt.Sprint(id)); !strings.Contains(string(answer.Result), `"hi"`) {
+			t.Errorf("echo gave %s", answer.line)
+		}
+	}
+	call(1)
+
+	const version = "v99.0.0"
+	if err := testbed.Build(moduleRoot, next, testbed.Race, "-ldflags=-X main.version="+version, "./cmd/devproxyd"); err != nil {
+		t.Fatal(err)
+	}
+	daemon := filepath.Join(installed, "devproxyd")
+	if err := os.Rename(filepath.Join(next, "devproxyd"), daemon); err != nil {
+		t.Fatal(err)
+	}
+	call(2) // nothing happens by itself
+	if s := p.status(t); s.Daemon.Version == version {
+		t.Fatal("the daemon was replaced before anybody asked")
+	}
+	restart := exec.Command(daemon, "restart", "--project", p.root)
+	restart.Env = p.terminalEnv()
+	if output, err := restart.CombinedOutput(); err != nil || !strings.Contains(string(output), "took over from pid") {
+		t.Fatalf("devproxyd restart: %v: %s", err, output)
+	}
+	call(3)
+	o := p.mustRun(t, "devproxyctl", "status", "--json")
+	if s := parseStatus(t, o.stdout); s.Daemon.Version != version || len(s.Sessions) != 1 {
+		t.Errorf("status is %+v", s)
+	}
+	if !strings.Contains(o.stderr, "talks to the running devproxyd "+version) {
+		t.Errorf("devproxyctl does not say that the daemon is another version: %v", o)
+	}
+	awaitText(t, c.stderr, "talks to devproxyd "+version)
+	p.awaitLog(t, "daemon", "a client's shim has another version than this daemon", 1)
+	if daemons := p.liveNamed(t, daemon); len(daemons) != 1 {
+		t.Errorf("daemons are %v", daemons)
+	}
+	p.wantStarts(t, 2)
 }
 
 // Whatever the moment in which a daemon ends, each call succeeds, or is told that

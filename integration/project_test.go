@@ -285,6 +285,7 @@ type status struct {
 		ShimPID         number
 		Stale           string
 		Link            string
+		InFlight        number
 	}
 	Build *struct {
 		Running bool
