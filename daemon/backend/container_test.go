@@ -221,11 +221,6 @@ func newDock(t *testing.T, name string) *dock {
 // after run.
 func (d *dock) launch(role string, options []string, tricks ...string) Launch {
 	l := selfAs(role, tricks...)
-	d.containerise(&l, options...)
-	return l
-}
-
-func (d *dock) containerise(l *Launch, options ...string) {
 	l.Path, l.Command = d.program, append([]string{filepath.Base(d.program), "run"}, options...)
 	for _, variable := range l.Env[1:] {
 		l.Command = append(l.Command, "-e", variable)
@@ -235,12 +230,13 @@ func (d *dock) containerise(l *Launch, options ...string) {
 	}
 	l.Command = append(l.Command, "server")
 	l.Env = []string{l.Env[0], "DOCKER_HOST=unix://" + d.dir}
+	return l
 }
 
-// cli runs the CLI as a person would.
+// cli runs the CLI as a person would, whatever became of the backend's.
 func (d *dock) cli(args ...string) (string, error) {
-	command := exec.Command(d.program, args...)
-	command.Env = []string{"DOCKER_HOST=unix://" + d.dir, "CONTAINER_HOST=unix://" + d.dir}
+	command := exec.Command(filepath.Join(dockerDir, "docker"), args...)
+	command.Env = []string{"DOCKER_HOST=unix://" + d.dir}
 	output, err := command.CombinedOutput()
 	return string(output), err
 }
