@@ -202,7 +202,7 @@ func stopped(cmd *cobra.Command, p project.Project, was bool) error {
 	// A backend that would not end leaves its record behind, unless it is that of
 	// a daemon which was started meanwhile.
 	if _, err := os.Stat(p.Record()); err == nil && !locked(p) {
-		return fmt.Errorf("the daemon of %s ended, but processes of its backend did not; see %s", p.Root, p.DaemonLog())
+		return fmt.Errorf("the daemon of %s ended, but processes or containers of its backend are left, or may be; see %s", p.Root, p.DaemonLog())
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "devproxyd for %s stopped\n", cli.PrintableLine(p.Root))
 	return err

@@ -35,7 +35,7 @@ const (
 	// BuildFailed: the build that was asked for failed.
 	BuildFailed Reason = "build-failed"
 	// Survivors: processes of the last generation are still there after
-	// SIGKILL, so that no other may start.
+	// SIGKILL, or its container is or may be, so that no other may start.
 	Survivors Reason = "survivors"
 
 	// Lost: the generation ended by itself.
