@@ -36,6 +36,6 @@ Data goes to stdout, messages to stderr.
 	}
 	target.AddFlags(root)
 	root.AddCommand(newInit(target), newRegister(target), newUnregister(target))
-	root.AddCommand(newStatus(target), newStart(target), newStop(target), newRestart(target), newLogs(target), newVersion(target))
+	root.AddCommand(newStatus(target), newStart(target), newStop(target), newRestart(target), newLogs(target), newList(), newVersion(target))
 	return root
 }

@@ -260,3 +260,36 @@ func TestSocketOverride(t *testing.T) {
 		t.Errorf("a path that is too long gives %v", err)
 	}
 }
+
+func TestAll(t *testing.T) {
+	root := newProject(t)
+	if all, err := All(); err != nil || len(all) != 0 {
+		t.Errorf("before anything was used: %v, %v", all, err)
+	}
+	a, err := At(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := At(mkdir(t, filepath.Join(root, "z")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []Project{b, a} {
+		if err := p.EnsureDirs(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Neither a folder of somebody else nor a copy of ours is a project.
+	mkdir(t, filepath.Join(filepath.Dir(a.StateDir), "other"))
+	copied := mkdir(t, filepath.Join(filepath.Dir(a.StateDir), "copied"))
+	if err := os.WriteFile(filepath.Join(copied, rootName), []byte(a.Root+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// One whose folder is gone still has its state.
+	if err := os.Remove(b.Root); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := All(); err != nil || !slices.Equal(all, []Project{a, b}) {
+		t.Errorf("all projects are %v, %v, want %v", all, err, []Project{a, b})
+	}
+}

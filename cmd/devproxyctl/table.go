@@ -1,0 +1,83 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/debugmcp/devproxy/internal/cli"
+)
+
+// table is rows under a heading. Its cells are made fit for a terminal, each in
+// its line.
+type table struct {
+	heading []string
+	rows    [][]string
+	// style is that of a cell; nil leaves all as they are.
+	style func(row, column int) lipgloss.Style
+}
+
+func (t *table) add(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = cli.PrintableLine(strings.ReplaceAll(cell, "\n", " "))
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// gap stands between two columns.
+const gap = "  "
+
+// print writes the table. If width is not 0 the last column is shortened to end
+// there, unless that left too little of it to be of use.
+func (t *table) print(out io.Writer, width int) error {
+	widths := make([]int, len(t.heading))
+	for _, row := range append([][]string{t.heading}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], lipgloss.Width(cell))
+		}
+	}
+	last := len(widths) - 1
+	rest := width
+	for _, used := range widths[:last] {
+		rest -= used + len(gap)
+	}
+	var text strings.Builder
+	line := func(cells []string, style func(column int) lipgloss.Style) {
+		var b strings.Builder
+		for i, cell := range cells {
+			if i < last {
+				cell += strings.Repeat(" ", widths[i]-lipgloss.Width(cell)) + gap
+			} else if rest >= minText {
+				cell = shorten(cell, rest)
+			}
+			b.WriteString(style(i).Render(cell))
+		}
+		text.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+	}
+	line(t.heading, func(int) lipgloss.Style { return faint })
+	for i, row := range t.rows {
+		line(row, func(column int) lipgloss.Style {
+			if t.style == nil {
+				return lipgloss.NewStyle()
+			}
+			return t.style(i, column)
+		})
+	}
+	_, err := lipgloss.Fprint(out, text.String())
+	return err
+}
+
+// shorten cuts a text to so many columns, and shows that it did.
+func shorten(text string, columns int) string {
+	if lipgloss.Width(text) <= columns {
+		return text
+	}
+	used := lipgloss.Width("…")
+	for i, r := range text {
+		if used += lipgloss.Width(string(r)); used > columns {
+			return strings.TrimRight(text[:i], " ") + "…"
+		}
+	}
+	return text
+}
