@@ -16,7 +16,7 @@ var uris = []string{"chaos://0", "chaos://1", "chaos://2", "chaos://3"}
 // actions are everything that clients do.
 var actions = []weighted[action]{
 	{14, echo},
-	{9, tool("slow", func(d dice) object { return object{"ms": d.IntN(2000), "steps": 1 + d.IntN(8)} })},
+	{14, tool("slow", func(d dice) object { return object{"ms": d.IntN(3000), "steps": 1 + d.IntN(8)} })},
 	{2, tool("big", func(d dice) object {
 		size := 1<<20 + d.IntN(2<<20)
 		if d.chance(20) {

@@ -17,7 +17,8 @@
 //
 // A plain `go test ./integration/...` lives through one short world of a random
 // seed; -short skips it. -keep keeps the folder of a world that failed, -timeline
-// prints the timeline of those too that are through.
+// prints the timeline of those too that are through, and -bin takes programs that
+// are built already.
 //
 // The test needs /proc, so it runs on Linux. Run by root, a world lives under
 // another uid: for root no folder is read-only.

@@ -38,7 +38,7 @@ func pauseLength(d dice) time.Duration {
 
 // faults are everything that goes wrong.
 var faults = []fault{
-	{"kill daemon", 8, nil, func(w *world, _ dice, actor string) { w.kill(actor, w.daemons()) }},
+	{"kill daemon", 10, nil, func(w *world, _ dice, actor string) { w.kill(actor, w.daemons()) }},
 	{"restart daemon", 6, nil, func(w *world, _ dice, actor string) {
 		w.command(w.t.Context(), actor, "devproxyd", "restart")
 	}},

@@ -21,13 +21,14 @@ var (
 	seedFlag     = flag.Uint64("seed", 0, "seed of the first world; 0 takes a random one")
 	durationFlag = flag.Duration("duration", 0, "go on with the next seed until this is over; 0 is one short world")
 	keepFlag     = flag.Bool("keep", false, "keep the folder of a world that failed")
+	binFlag      = flag.String("bin", "", "take the programs, and chaosbackend, from this folder and build none")
 	timelineFlag = flag.Bool("timeline", false, "print the timeline of worlds that are through, too")
 )
 
 // moduleRoot is the folder of go.mod.
 const moduleRoot = "../.."
 
-// binDir holds the programs under test, and the backend. TestMain owns it.
+// binDir holds the programs under test, and the backend.
 var binDir string
 
 func TestMain(m *testing.M) {
@@ -37,6 +38,10 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	if *binFlag != "" {
+		binDir = *binFlag
+		return m.Run()
+	}
 	dir, err := testbed.ShortTempDir("dpcbin")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -60,6 +65,9 @@ func heedSignals() {
 
 // build builds what a world runs, readable by the user whom it runs as.
 func build() error {
+	if *binFlag != "" {
+		return nil
+	}
 	if err := testbed.Build(moduleRoot, binDir, testbed.Race, "./cmd/..."); err != nil {
 		return err
 	}
