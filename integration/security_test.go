@@ -327,7 +327,7 @@ func TestSecretsAreMasked(t *testing.T) {
 			string(quoted[1 : len(quoted)-1]), url.QueryEscape(value), url.PathEscape(value),
 			base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)),
 		}
-		for _, line := range strings.Split(value, "\n") {
+		for line := range strings.SplitSeq(value, "\n") {
 			if !strings.HasPrefix(line, "-----") {
 				all = append(all, line)
 			}

@@ -426,14 +426,16 @@ func TestOnlyLoopbackIsDialled(t *testing.T) {
 	contains(t, err, "loopback")
 
 	t.Setenv("HTTP_PROXY", "http://192.0.2.1:3128")
-	redirect := serveFake(t, func(w web, r request) {
-		w.w.Header().Set("Location", "http://192.0.2.1/mcp")
-		w.status(http.StatusTemporaryRedirect, "")
-	})
-	h = NewHTTP(redirect.URL, Options{})
-	defer h.Close()
-	_, err = h.Connect(t.Context(), modernPeer)
-	contains(t, err, "loopback", "192.0.2.1")
+	for _, elsewhere := range []string{"http://192.0.2.1/mcp", "//example.org/mcp", "http://localhost@example.org/", "https://example.org/"} {
+		redirect := serveFake(t, func(w web, r request) {
+			w.w.Header().Set("Location", elsewhere)
+			w.status(http.StatusTemporaryRedirect, "")
+		})
+		h := NewHTTP(redirect.URL, Options{})
+		_, err := h.Connect(t.Context(), modernPeer)
+		h.Close()
+		contains(t, err, "loopback")
+	}
 }
 
 // TestRedirect: a slash too few is no reason to fail, as the method and the body stay.

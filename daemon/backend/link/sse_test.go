@@ -179,7 +179,11 @@ func TestSSEConnectErrors(t *testing.T) {
 		old   *oldServer
 		words []string
 	}{
-		"a stranger as endpoint": {&oldServer{endpoint: "http://192.0.2.1/messages"}, []string{"loopback"}},
+		"a stranger as endpoint":      {&oldServer{endpoint: "http://192.0.2.1/messages"}, []string{"loopback"}},
+		"a stranger without a scheme": {&oldServer{endpoint: "//example.org/messages"}, []string{"loopback", "example.org"}},
+		"a stranger behind a name":    {&oldServer{endpoint: "http://localhost@example.org/messages"}, []string{"loopback", "example.org"}},
+		"a name that only begins so":  {&oldServer{endpoint: "http://127.0.0.1.example.org/"}, []string{"loopback"}},
+		"another scheme":              {&oldServer{endpoint: "file:///etc/passwd"}, []string{"must begin with http://"}},
 		"refused handshake": {&oldServer{answer: func(_ *oldServer, w web, r request) bool {
 			w.status(400, "no sessionId")
 			return true
