@@ -247,7 +247,8 @@ func (p Project) RemoveUnfinished() error {
 	everybodys := []string{p.RootFile(), p.FolderFile()}
 	var errs []error
 	for _, entry := range entries {
-		if !isUnfinished(entry, daemons) && !(isUnfinished(entry, everybodys) && isOlder(entry, longestWrite)) {
+		left := isUnfinished(entry, daemons) || isUnfinished(entry, everybodys) && isOlder(entry, longestWrite)
+		if !left {
 			continue
 		}
 		err := os.Remove(filepath.Join(p.StateDir, entry.Name()))
