@@ -358,11 +358,7 @@ func (s *session) noLine(err error) {
 	if ok {
 		f := failureOf(ReasonLineTooLong, fmt.Sprintf("%d bytes, the limit is %d", long.Size, long.Limit))
 		s.say("%s", f.message())
-		id := idIn(long.Head)
-		if o := long.Outline(); id == "" && !o.Answer {
-			id = o.ID
-		}
-		s.emit(wire.NewFailure(id, f.error()).Bytes())
+		s.emit(wire.NewFailure(s.answerable(long.Outline()), f.error()).Bytes())
 		return
 	}
 	if !errors.Is(err, io.EOF) {
@@ -466,7 +462,7 @@ func (s *session) answer(m wire.Message, frame []byte) {
 // invalid passes on what is no JSON-RPC, untouched: the daemon answers it. If
 // there is none the shim does.
 func (s *session) invalid(frame []byte, err error) {
-	answer := invalidAnswer(err)
+	answer := s.invalidAnswer(frame, err)
 	if s.link == nil {
 		s.emit(answer)
 		return
@@ -474,13 +470,23 @@ func (s *session) invalid(frame []byte, err error) {
 	s.push(item{frame: frame, invalid: answer})
 }
 
-func invalidAnswer(err error) []byte {
+func (s *session) invalidAnswer(frame []byte, err error) []byte {
 	if invalid, ok := errors.AsType[*wire.InvalidError](err); ok {
 		return wire.NewFailure(invalid.ID, &wire.Error{
 			Code: wire.CodeInvalidRequest, Message: invalid.Reason,
 		}).Bytes()
 	}
-	return wire.NewFailure("", &wire.Error{Code: wire.CodeParse, Message: err.Error()}).Bytes()
+	return wire.NewFailure(s.answerable(wire.OutlineOf(frame)), &wire.Error{Code: wire.CodeParse, Message: err.Error()}).Bytes()
+}
+
+// answerable is the id to answer what could not be read with, as far as it says
+// and no other request has it.
+func (s *session) answerable(o wire.Outline) wire.ID {
+	id := o.RequestID()
+	if s.ledger.calls[id] != nil {
+		return ""
+	}
+	return id
 }
 
 // batch passes on an array of messages as it is. Its requests are owed answers

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,9 @@ const (
 	maxNotes = 64
 )
 
+// byteOrderMark is U+FEFF in UTF-8, which is no JSON.
+var byteOrderMark = []byte("\xEF\xBB\xBF")
+
 // line is one line of the client, or why there is none: a *wire.TooLongError,
 // after which others follow, or the end.
 type line struct {
@@ -29,8 +33,12 @@ type line struct {
 // closed.
 func readLines(stdin io.Reader, lines chan<- line, stop <-chan struct{}) {
 	reader := wire.NewReader(stdin, maxLine)
-	for {
+	for first := true; ; first = false {
 		frame, err := reader.Next()
+		if first {
+			// Some programs begin whatever they write with it.
+			frame = bytes.TrimPrefix(frame, byteOrderMark)
+		}
 		select {
 		case lines <- line{frame: frame, err: err}:
 		case <-stop:

@@ -233,7 +233,11 @@ func (r *Router) malformed(c *client, frame []byte, err error, b *batch) {
 		r.reply(c, b, wire.NewFailure(invalid.ID, &wire.Error{Code: wire.CodeInvalidRequest, Message: invalid.Error()}))
 	default:
 		r.log.Warn("client sent no JSON", "session", c.session.id, "error", err)
-		r.reply(c, b, wire.NewFailure("", &wire.Error{Code: wire.CodeParse, Message: err.Error()}))
+		id := wire.OutlineOf(frame).RequestID()
+		if c.taken(id) {
+			id = ""
+		}
+		r.reply(c, b, wire.NewFailure(id, &wire.Error{Code: wire.CodeParse, Message: err.Error()}))
 	}
 }
 
@@ -242,10 +246,7 @@ func (r *Router) malformed(c *client, frame []byte, err error, b *batch) {
 func (r *Router) tooLong(c *client, long *wire.TooLongError) {
 	r.log.Warn("client sent a message that is too long",
 		"session", c.session.id, "size", long.Size, "limit", long.Limit)
-	id := idInHead(long.Head)
-	if o := long.Outline(); id == "" && !o.Answer {
-		id = o.ID
-	}
+	id := long.Outline().RequestID()
 	if id == "" || c.taken(id) {
 		return
 	}

@@ -241,27 +241,6 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestIDInHead(t *testing.T) {
-	tests := map[string]wire.ID{
-		`{"jsonrpc":"2.0","id":7,"method":"a","par`:               "7",
-		`{"id":"x\"y","params":{"id":3`:                           `"x\"y"`,
-		` { "id" : -12 , "method"`:                                "-12",
-		`{"method":"tools/call","params":{"id":3,"x":"`:           "",
-		`{"params":[{"id":1}],"id":2}`:                            "2",
-		`{"method":"id","x":5,"id":6,`:                            "6",
-		`{"id":12`:                                                "",
-		`{"id":"ab`:                                               "",
-		`{"id":null,"method":1}`:                                  "",
-		`no json at all`:                                          "",
-		`{"params":{"a":"}{\"id\":4"},"jsonrpc":"2.0","id":99,"x`: "99",
-	}
-	for head, want := range tests {
-		if got := idInHead([]byte(head)); got != want {
-			t.Errorf("%s: id %q, want %q", head, got, want)
-		}
-	}
-}
-
 func TestOwners(t *testing.T) {
 	var o owners
 	a, b := new(client), new(client)

@@ -12,6 +12,20 @@ type Outline struct {
 	Answer bool   // a result or an error is at the ends, or begins there
 }
 
+// OutlineOf is the outline of a frame that is here but cannot be read, as it is no JSON or too deep.
+func OutlineOf(frame []byte) Outline {
+	e := TooLongError{Head: frame[:min(len(frame), headSize)], Tail: AppendTail(nil, frame)}
+	return e.Outline()
+}
+
+// RequestID is the id of the request that the message was, "" if that does not say or the message was none.
+func (o Outline) RequestID() ID {
+	if o.Answer {
+		return ""
+	}
+	return o.ID
+}
+
 // Outline makes out whose the line was: Go writes the envelope in front of what is large, TypeScript behind it.
 func (e *TooLongError) Outline() Outline {
 	var o Outline
@@ -48,7 +62,7 @@ func (o *Outline) take(key string, value []byte) {
 }
 
 // firstMembers reads the members of an object that is cut off somewhere. It stops with the first that is not whole,
-// or no scalar, which is the one that made the message too long.
+// which is the one that made the message too long. The value of an object or array is nil.
 func firstMembers(head []byte, each func(key string, value []byte)) {
 	rest, ok := bytes.CutPrefix(bytes.TrimLeft(head, blanks), []byte("{"))
 	for ok {
@@ -57,9 +71,22 @@ func firstMembers(head []byte, each func(key string, value []byte)) {
 			return
 		}
 		name, _ := String(key)
-		value, rest, ok = firstScalar(rest, ',')
+		if end, err := skipContainer(rest); err == nil {
+			rest, ok = bytes.CutPrefix(bytes.TrimLeft(rest[end:], blanks), []byte(","))
+		} else {
+			value, rest, ok = firstScalar(rest, ',')
+		}
 		each(name, value)
 	}
+}
+
+// skipContainer returns the position behind the object or array that text begins with.
+func skipContainer(text []byte) (int, error) {
+	start := skipSpace(text, 0)
+	if start == len(text) || text[start] != '{' && text[start] != '[' {
+		return 0, ErrNotObject
+	}
+	return skipValue(text, start, 0)
 }
 
 // lastMembers is the same from the end of an object whose beginning is cut off.

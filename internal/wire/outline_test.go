@@ -26,6 +26,8 @@ func TestOutline(t *testing.T) {
 		{"spaces behind", `{ "result" : [`, `] , "id" : -7 } `, wire.Outline{ID: "-7", Answer: true}},
 		{"the first of two", `{"id":1,"result":{`, `},"id":2}`, wire.Outline{ID: "1", Answer: true}},
 		{"no id", `{"result":{`, `},"id":null}`, wire.Outline{Answer: true}},
+		{"small params in front", `{"params":{"id":9,"x":[{"id":8}]} , "id":7,"method":"m","x":[1,`, ``, wire.Outline{ID: "7", Method: "m"}},
+		{"an answer with a small result", `{"result":{"id":9},"id":7,"x":[1,`, ``, wire.Outline{ID: "7", Answer: true}},
 		{"cut in a key", `{"jsonrpc":"2.0","id":7,"meth`, ``, wire.Outline{ID: "7"}},
 		{"cut in a value", `{"jsonrpc":"2.0","id":71`, ``, wire.Outline{}},
 		{"cut in an escape", `{"id":7,"method":"a\`, ``, wire.Outline{ID: "7"}},
@@ -45,6 +47,31 @@ func TestOutline(t *testing.T) {
 		e := &wire.TooLongError{Head: []byte(tt.head), Tail: []byte(tt.tail)}
 		if got := e.Outline(); got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A request that cannot be read is known by its ends all the same; what was no request has no id to answer.
+func TestRequestID(t *testing.T) {
+	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)
+	for frame, want := range map[string]wire.ID{
+		`{"jsonrpc":"2.0","id":9007199254740993,"method":"m","params":{"x":` + deep + `}}`: "9007199254740993",
+		`{"method":"m","params":{"x":` + deep + `},"jsonrpc":"2.0","id":"a"}`:              `"a"`,
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"x\":\"\xff\"}}":      "1",
+		`{"jsonrpc":"2.0","id":1,"meth`:                                                    "1",
+		`{"jsonrpc":"2.0","id":1,"method":"m"} x`:                                          "1",
+		`{"jsonrpc":"2.0","id":12`:                                                         "",
+		`{"jsonrpc":"2.0","id":null,"method":"m"`:                                          "",
+		`{"jsonrpc":"2.0","id":1,"result":{"x":` + deep + `}}`:                             "",
+		`{"result":{"x":` + deep + `},"jsonrpc":"2.0","id":1}`:                             "",
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m}`:                          "",
+		`{"id":{"a":1},"b":`: "",
+		`"id"`:               "",
+		``:                   "",
+		"\x00\xff":           "",
+	} {
+		if got := wire.OutlineOf([]byte(frame)).RequestID(); got != want {
+			t.Errorf("%.80q: id %q, want %q", frame, got, want)
 		}
 	}
 }

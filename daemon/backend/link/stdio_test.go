@@ -431,7 +431,7 @@ func TestPingIsAnsweredByTheLink(t *testing.T) {
 // TestOversizedLines: whose message was dropped is told by the ends of the line, else everybody may be meant.
 func TestOversizedLines(t *testing.T) {
 	const limit = 1000
-	long := strings.Repeat("x", 2*limit)
+	long := strings.Repeat("x", 8<<10) // more than is kept of its ends
 	refused := make(chan wire.Message, 1)
 	s, _ := open(t, Options{MaxReply: limit}, func(p *program) {
 		p.serve(func(m wire.Message) {
