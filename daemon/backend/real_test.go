@@ -488,8 +488,8 @@ func TestStopsThatAreHard(t *testing.T) {
 		before func(*testing.T, *house)
 		want   string // how it ends
 	}{
-		"frozen stdio":           {"stdio", nil, freeze, "ended by SIGTERM"},
-		"frozen http":            {"http", nil, freeze, "ended by SIGTERM"},
+		"frozen stdio":           {"stdio", []string{"no-stdin"}, freeze, "ended by SIGTERM"},
+		"frozen http":            {"http", []string{"no-stdin"}, freeze, "ended by SIGTERM"},
 		"frozen and deaf":        {"http", []string{"deaf", "grandchild"}, freeze, "ended by SIGKILL"},
 		"flooding stderr":        {"http", []string{"flood", "no-stdin"}, nil, "ended by SIGTERM"},
 		"flooding stdout":        {"stdio", []string{"flood-stdout"}, nil, "exited with status 0"},
