@@ -81,8 +81,11 @@ func (w *world) examineFresh(ctx context.Context) (vitals, bool) {
 }
 
 // compare compares the daemon that has lived through the storm with a fresh one.
-func (w *world) compare(ctx context.Context, fresh vitals) {
-	w.timeline.notef("world", "comparison")
+func (w *world) compare(ctx context.Context) {
+	fresh, ok := w.fresh()
+	if !ok {
+		return
+	}
 	pid, ok := w.lonely(ctx)
 	if !ok {
 		return

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/debugmcp/devproxy/integration/internal/testbed"
@@ -29,20 +28,16 @@ const (
 )
 
 // watch looks at the world all the time until ctx ends.
-func (w *world) watch(ctx context.Context) *sync.WaitGroup {
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for n := 0; pause(ctx, glance); n++ {
-			w.followJournal()
-			w.checkGenerations()
-			if n%5 == 0 {
-				w.checkDaemons()
-				w.checkAnswers()
-				w.checkLogs()
-			}
+func (w *world) watch(ctx context.Context) {
+	for n := 0; pause(ctx, glance); n++ {
+		w.followJournal()
+		w.checkGenerations()
+		if n%5 == 0 {
+			w.checkDaemons()
+			w.checkAnswers()
+			w.checkLogs()
 		}
-	})
-	return &watching
+	}
 }
 
 // live returns the processes of this world: all have its home in their

@@ -50,7 +50,11 @@ type world struct {
 	largest atomic.Int64
 	tally   tally
 
-	broken chan struct{}
+	// halt ends what goes on in the world.
+	halt context.CancelCauseFunc
+	// fresh returns what a fresh daemon holds.
+	fresh func() (vitals, bool)
+
 	mu     sync.Mutex
 	faulty []string // violations
 }
@@ -64,7 +68,7 @@ func newWorld(t *testing.T, seed uint64, short bool) *world {
 	w := &world{
 		t: t, seed: seed, plan: newPlan(seed, short), timeline: newTimeline(),
 		base: base, home: base + "/h", root: base + "/p", tmp: base + "/t",
-		broken: make(chan struct{}),
+		halt: func(error) {},
 	}
 	w.journal = newJournal(filepath.Join(base, "journal"))
 	for n := range w.plan.clients {
@@ -84,25 +88,20 @@ func (w *world) summary() string {
 		w.tally.answers.Load(), w.tally.failures.Load(), w.tally.news.Load(), executed, w.largest.Load()>>20)
 }
 
-// violatef notes that an invariant does not hold. The first time ends the world.
+// violatef notes that an invariant does not hold, which ends the world.
 func (w *world) violatef(actor, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	w.timeline.notef(actor, "VIOLATION: %s", what)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.faulty) == 0 {
-		close(w.broken)
-	}
 	w.faulty = append(w.faulty, actor+": "+what)
+	w.halt(errBroken)
 }
 
 func (w *world) isBroken() bool {
-	select {
-	case <-w.broken:
-		return true
-	default:
-		return false
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.faulty) > 0
 }
 
 // run lives through the world.
@@ -112,38 +111,29 @@ func (w *world) run() {
 		w.t.Fatal(err)
 	}
 	defer w.remove()
-	ctx, cancel := context.WithCancelCause(w.t.Context())
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-w.broken:
-			cancel(errBroken)
-		case <-ctx.Done():
+	ctx, halt := context.WithCancelCause(w.t.Context())
+	defer halt(nil)
+	w.halt = halt
+	w.fresh = sync.OnceValues(func() (vitals, bool) { return w.reference(ctx) })
+	var background sync.WaitGroup
+	background.Go(func() { w.watch(ctx) })
+	background.Go(func() { w.fresh() })
+	for _, stage := range []struct {
+		name string
+		do   func(context.Context)
+	}{
+		{"storm", w.storm}, {"calm", w.calm}, {"farewell", w.farewell}, {"comparison", w.compare},
+	} {
+		w.timeline.notef("world", "%s", stage.name)
+		stage.do(ctx)
+		if w.isBroken() {
+			w.explain()
+			break
 		}
-	}()
-	watching := w.watch(ctx)
-	var fresh vitals
-	var comparable bool
-	var referring sync.WaitGroup
-	referring.Go(func() { fresh, comparable = w.reference(ctx) })
-	w.storm(ctx)
-	if !w.isBroken() {
-		w.timeline.notef("world", "calm")
-		w.calm(ctx)
-	}
-	if !w.isBroken() {
-		w.farewell()
-	}
-	if w.isBroken() {
-		w.explain()
 	}
 	w.dismiss()
-	referring.Wait()
-	if !w.isBroken() && comparable {
-		w.compare(ctx, fresh)
-	}
-	cancel(nil)
-	watching.Wait()
+	halt(nil)
+	background.Wait()
 	w.end()
 	w.report()
 }
@@ -221,13 +211,8 @@ func (w *world) storm(ctx context.Context) {
 }
 
 // farewell lets all clients leave in an orderly way.
-func (w *world) farewell() {
-	w.timeline.notef("world", "farewell")
-	var leaving sync.WaitGroup
-	for _, c := range w.clients {
-		leaving.Go(func() { c.leave(leaveByEOF) })
-	}
-	leaving.Wait()
+func (w *world) farewell(context.Context) {
+	each(w.clients, func(c *client) { c.leave(leaveByEOF) })
 	w.checkSuccesses()
 }
 
