@@ -180,8 +180,8 @@ func limits() []limitGroup {
 				"JSON-RPC error -32603 that names the limit, to the server", "TestQuestionLimits",
 			},
 			{
-				"those of one call", []string{"daemon/relay.maxQuestions"}, "%s", "",
-				"likewise", "TestQuestionLimits TestDialogueBound",
+				"those of one call, and the inputs and pages that it may ask for at once", []string{"daemon/relay.maxQuestions"}, "%s", "",
+				"likewise, or the call gets an error that says so", "TestQuestionLimits TestDialogueBound",
 			},
 			{
 				"how often it may ask for more input in one call", []string{"daemon/relay.maxRounds"}, "%s", "",
@@ -222,6 +222,10 @@ func limits() []limitGroup {
 			{
 				"an answer of `dev_logs`", []string{"daemon/devtools.maxLogLines", "daemon/devtools.maxLogBytes"}, "%s lines; %s", "",
 				"more lines are an error that names the limit; longer ones are left out, and it says so", "TestLogs",
+			},
+			{
+				"progress of a dev tool, such as the lines of a build", []string{"daemon/relay.fullProgress"}, "%s steps, then one each 100 ms", "",
+				"the others are in the log", "TestProgressIsBounded",
 			},
 			{
 				"last lines of the server in a failure and in `status`", []string{"daemon/backend.outputTail"}, "%s", "",

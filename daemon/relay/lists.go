@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/wire"
@@ -125,6 +126,14 @@ func (r *Router) emptyList(call *call, l *link) ([]byte, bool) {
 	return call.front.Empty(call.req.Method)
 }
 
+const (
+	// fullProgress is how many steps of a dev tool a client hears of, whatever
+	// they are; of later ones one each progressPause. A build may print more lines
+	// than a client can take, which would be closed for it.
+	fullProgress  = 100
+	progressPause = 100 * time.Millisecond
+)
+
 // callDevTool runs a dev tool if the call is for one.
 func (r *Router) callDevTool(call *call) bool {
 	name, ok := wire.String(call.params.name)
@@ -134,9 +143,12 @@ func (r *Router) callDevTool(call *call) bool {
 	arguments := call.params.arguments
 	call.delivered = true
 	call.stop = r.spawn(func(ctx context.Context) {
-		steps := 0
+		steps, last := 0, time.Time{}
 		answer := r.config.Tools.Call(ctx, name, arguments, func(message string) {
-			steps++
+			if steps++; steps > fullProgress && time.Since(last) < progressPause {
+				return
+			}
+			last = time.Now()
 			r.mail.post(toolProgressEvent{call, steps, message})
 		})
 		r.mail.post(toolAnsweredEvent{call, answer})

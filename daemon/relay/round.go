@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -60,6 +61,10 @@ func (r *Router) startRound(l *link, call *call, res era.Result) {
 		r.inputFailed(call, "the server asked for input too often")
 		return
 	}
+	if len(res.Inputs) > maxQuestions {
+		r.inputFailed(call, tooManyInputs(len(res.Inputs)))
+		return
+	}
 	for _, in := range res.Inputs {
 		if err := call.req.Peer.Can(in.Method, in.Params); err != nil {
 			r.inputFailed(call, err.Error())
@@ -80,6 +85,10 @@ func (r *Router) startRound(l *link, call *call, res era.Result) {
 			return
 		}
 	}
+}
+
+func tooManyInputs(n int) string {
+	return fmt.Sprintf("the server asked for %d inputs at once, and no more than %d may be", n, maxQuestions)
 }
 
 // roundAnswered takes one of the client's answers.

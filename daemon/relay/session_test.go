@@ -734,6 +734,41 @@ func TestQuestionLimits(t *testing.T) {
 				B< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",$*`)
 		})
 	})
+	t.Run("at once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			many := func(format string) string {
+				var all []string
+				for n := range maxQuestions + 1 {
+					all = append(all, fmt.Sprintf(format, n))
+				}
+				return strings.Join(all, ",")
+			}
+			w.vars["INPUTS"] = many(`"k%d":{"method":"roots/list"}`)
+			w.run(`
+				attach A
+				A> ${INIT}
+				A< $*
+				up modern shared {"tools":{}}
+				A> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}
+				L1< $*
+				L1> {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{${INPUTS}}}}
+				A< {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the server asked for 65 inputs at once, and no more than 64 may be"}],"isError":true}}`)
+		})
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.run(`
+				up legacy own {"tools":{}}
+				attach B
+				B> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{${M},"name":"a"}}
+				L1< $*`)
+			pages := strings.Repeat(`{"mode":"url","elicitationId":"e","url":"http://x","message":"m"},`, maxQuestions)
+			w.links[0].sink.Message(wire.NewFailure("1", &wire.Error{
+				Code: era.CodeURLElicitation, Data: []byte(`{"elicitations":[` + pages + `{"mode":"url","elicitationId":"f","url":"http://x","message":"m"}]}`),
+			}), 0)
+			w.run(`B< {"jsonrpc":"2.0","id":1,"result":{$*the server asked for 65 inputs at once, and no more than 64 may be$*`)
+		})
+	})
 	t.Run("of one backend", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Config{})
@@ -824,5 +859,42 @@ func TestLastRequestBeforeTheEndIsAnswered(t *testing.T) {
 				t.Fatalf("the end is %v", err)
 			}
 		}
+	})
+}
+
+// talkativeTools has one dev tool, which says more than a client wants to hear.
+type talkativeTools struct{ testTools }
+
+func (talkativeTools) Call(_ context.Context, _ string, _ []byte, progress func(string)) ToolAnswer {
+	for range 1000 {
+		progress("at once")
+	}
+	for range 10 {
+		time.Sleep(progressPause / 2)
+		progress("later")
+	}
+	return ToolAnswer{Text: "done"}
+}
+
+// TestProgressIsBounded: a dev tool that reports each line of a long build does not flood the client.
+func TestProgressIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{Tools: talkativeTools{}})
+		c := w.attach("A", Shim{})
+		call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + modernMeta(`"x":{}`) + `,"name":"dev_status"}}`
+		call = strings.Replace(call, `"_meta":{`, `"_meta":{"progressToken":7,`, 1)
+		if err := c.session.Receive(t.Context(), []byte(call)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		all := strings.Join(c.got, "\n")
+		if got := strings.Count(all, "at once"); got != fullProgress {
+			t.Errorf("the client hears of %d steps at once, want %d", got, fullProgress)
+		}
+		if got := strings.Count(all, "later"); got != 5 || !strings.Contains(all, `"progress":1010`) || !strings.Contains(all, "done") {
+			t.Errorf("the client hears of %d steps later on:\n%s", got, all[max(0, len(all)-500):])
+		}
+		c.got = nil
 	})
 }

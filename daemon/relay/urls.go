@@ -33,6 +33,10 @@ func (r *Router) urlRequired(l *link, call *call, e *wire.Error) {
 		r.failTranslated(call, l.facts.Era, e)
 		return
 	}
+	if len(elicitations) > maxQuestions {
+		r.inputFailed(call, tooManyInputs(len(elicitations)))
+		return
+	}
 	if u.count > maxRounds {
 		r.inputFailed(call, "the server asked for the same pages too often")
 		return
