@@ -210,7 +210,7 @@ func (d *daemon) assemble(c *config.Config, in entrance) error {
 	// runs, so the router may be given a supervisor that is not there yet.
 	d.router = relay.New(relay.Config{
 		Backend: (*demand)(d), Facts: func(e era.Era) (era.Facts, bool) { return d.supervisor.Facts(e) },
-		Tools: toolbox{devtools.New(c.Proxy.ToolPrefix, toolController{d.controller})}, Reword: tools.Replace,
+		Tools: toolbox{devtools.New(c.Proxy.ToolPrefix, toolController{d.controller})}, Reword: tools.Replace, Mask: d.mask,
 		RequestWait: c.Proxy.RequestWait, MaxMessage: c.Proxy.MaxMessage, Offer: offers[c.Proxy.Front],
 		Instance: d.instance, Logger: d.log,
 	})

@@ -466,7 +466,7 @@ func (r *Router) lostByTransport(l *link, lg *leg, why error) {
 		}
 		r.lose(l, lg, Failure{
 			Reason: ReasonRequestLost, State: r.backend.state(), Generation: l.generation,
-			Message: "no answer from the backend: " + why.Error(),
+			Message: "no answer from the backend: " + r.masked(why.Error()),
 		})
 	})
 }

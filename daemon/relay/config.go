@@ -23,6 +23,9 @@ type Config struct {
 	// Reword puts the names that the dev tools have into the hint of a failure,
 	// which knows their usual ones; nil leaves it as it is.
 	Reword func(hint string) string
+	// Mask hides the secrets in what a link says of its failures, which may be the
+	// backend's words; nil hides nothing. It must not block.
+	Mask func(string) string
 	// RequestWait is how long a request waits for a start or restart. Zero means
 	// DefaultRequestWait.
 	RequestWait time.Duration

@@ -116,7 +116,7 @@ func (r *Router) waitFailure(call *call) Failure {
 	}
 	if call.stage == callOpening && call.link.openErr != nil {
 		why.Reason = ReasonLinkFailed
-		why.Message = fmt.Sprintf("no connection to the backend within %v: %v", r.config.RequestWait, call.link.openErr)
+		why.Message = fmt.Sprintf("no connection to the backend within %v: %s", r.config.RequestWait, r.masked(call.link.openErr.Error()))
 	}
 	return why
 }

@@ -251,7 +251,7 @@ func (r *Router) linkRefused(call *call, refusal *wire.Error) {
 	call.stage = callHere
 	r.failForWant(call, Failure{
 		Reason: ReasonLinkFailed, State: r.backend.state(), Generation: r.backend.number,
-		Message: "the backend refused the handshake: " + refusal.Message,
+		Message: "the backend refused the handshake: " + r.masked(refusal.Message),
 	})
 }
 
@@ -607,6 +607,14 @@ func (r *Router) openInstead(l *link) {
 		c.link = r.newLink(c, reopenFirst)
 		r.openLink(c.link, c.peer)
 	}
+}
+
+// masked is what a link says of a failure, without the secrets in it.
+func (r *Router) masked(text string) string {
+	if r.config.Mask == nil {
+		return text
+	}
+	return r.config.Mask(text)
 }
 
 // answerIn returns the answer of the backend that an error of a link carries.

@@ -898,3 +898,26 @@ func TestProgressIsBounded(t *testing.T) {
 		c.got = nil
 	})
 }
+
+// TestFailuresAreMasked: what a link says of its failure may be the backend's words, with its secrets in them.
+func TestFailuresAreMasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newWorld(t, Config{Mask: func(text string) string { return strings.ReplaceAll(text, "hush", "***") }}).run(`
+			open fails it said hush
+			up legacy own {"tools":{}}
+			attach A
+			A> {"jsonrpc":"2.0","id":1,"method":"made/up","params":{${M}}}
+			wait 15s
+			A< {"jsonrpc":"2.0","id":1,"error":{"code":-31918,"message":"no connection to the backend within 15s: $*it said ***",$*
+			open refuses -1 no, hush
+			A> {"jsonrpc":"2.0","id":2,"method":"made/up","params":{${M}}}
+			wait 10s
+			A< {"jsonrpc":"2.0","id":2,"error":{"code":-31918,"message":"the backend refused the handshake: no, ***",$*
+			open works
+			A> {"jsonrpc":"2.0","id":3,"method":"made/up","params":{${M}}}
+			L1< $*
+			L1 failed 1 reset by hush
+			wait 1s
+			A< {"jsonrpc":"2.0","id":3,"error":{"code":-31919,"message":"no answer from the backend: reset by ***",$*`)
+	})
+}
