@@ -26,10 +26,7 @@ func (w *world) calm(ctx context.Context) {
 	for _, c := range w.clients {
 		c.quieten()
 	}
-	// From now on every life of the backend gets as far as to serve.
-	if err := os.WriteFile(filepath.Join(w.base, "calm"), nil, 0o644); err != nil {
-		w.violatef("calm", "%v", err)
-	}
+	w.calmBackend()
 	if !await(ctx, recovery, func() bool { return w.command(ctx, "calm", "devproxyd", "start").code == 0 }) {
 		w.violatef("calm", "devproxyd start does not succeed")
 		return
@@ -48,6 +45,13 @@ func (w *world) calm(ctx context.Context) {
 		if !w.isBroken() {
 			w.checkNews(ctx, uri)
 		}
+	}
+}
+
+// calmBackend lets every life of the backend from now on get as far as to serve.
+func (w *world) calmBackend() {
+	if err := os.WriteFile(filepath.Join(w.base, "calm"), nil, 0o644); err != nil {
+		w.violatef("calm", "%v", err)
 	}
 }
 

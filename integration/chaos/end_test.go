@@ -64,6 +64,7 @@ func (w *world) reference(ctx context.Context) (vitals, bool) {
 }
 
 func (w *world) examineFresh(ctx context.Context) (vitals, bool) {
+	w.calmBackend()
 	if o := w.command(ctx, "compare", "devproxyd", "start"); o.code != 0 {
 		w.violatef("compare", "devproxyd start: %v", o)
 		return vitals{}, false

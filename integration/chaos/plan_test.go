@@ -43,7 +43,7 @@ func newPlan(seed uint64, short bool) plan {
 		faultGap:  d.between(200*time.Millisecond, 1500*time.Millisecond),
 	}
 	if short {
-		p.storm = 10 * time.Second
+		p.storm, p.faultGap = 10*time.Second, 400*time.Millisecond
 	}
 	p.faultTimes = map[string]int{}
 	for _, f := range faults {
@@ -69,9 +69,9 @@ func (p plan) String() string {
 			off = append(off, f.name)
 		}
 	}
-	return fmt.Sprintf("%s backend of era %s, fixed port %v, drain %v, stop %v, watch %v, %d clients, storm %v, from a terminal %v, gap %v, without: %s",
+	return fmt.Sprintf("%s backend of era %s, fixed port %v, drain %v, stop %v, watch %v, %d clients, storm %v, from a terminal %v, dump %v, gap %v, without: %s",
 		p.transport, p.era, p.fixedPort, p.drain, p.stop, p.watch, p.clients, p.storm.Round(time.Second), p.terminal,
-		p.faultGap.Round(time.Millisecond), strings.Join(off, ", "))
+		p.dump, p.faultGap.Round(time.Millisecond), strings.Join(off, ", "))
 }
 
 // toml is the project's configuration.
