@@ -47,11 +47,15 @@ INSTALLED := node_modules/.package-lock.json
 # The promised time bounds are those of a program without the race detector.
 BOUNDS := ^(TestCallInFlight|TestShimEndsWithItsClient)$$
 
+# Debian does not put its 64-bit wine on PATH, and what is there complains about
+# the 32-bit one. Nothing else needs wine.
+WINE ?= $(firstword $(wildcard /usr/lib/wine/wine64) $(shell command -v wine64 || command -v wine))
+
 # Not what is generated, and not what others put below node_modules.
 GO_FILES = $(shell find . -name '*.go' -not -path './api/devproxy/*' -not -path '*/node_modules/*' -not -path './.*/*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build install demo test test-short integration conformance chaos fmt fmt-check vet lint \
+.PHONY: help build install demo test test-short integration conformance chaos wine fmt fmt-check vet lint \
 	docs proto check-proto breaking fuzz bench clean
 
 help: ## List the targets
@@ -87,6 +91,10 @@ chaos: ## Run the fault test for DURATION, from SEED on
 %/$(INSTALLED): %/package-lock.json %/package.json
 	cd $* && $(NPM_CI)
 	@touch $@
+
+wine: ## Run Windows programs and tests under wine, where that is installed (no part of CI)
+	@test -n '$(WINE)' || { echo 'no wine here; on Debian: apt-get install --no-install-recommends wine wine64' >&2; exit 1; }
+	WINE='$(WINE)' go test -count=1 -v -timeout=60m ./integration/wine
 
 fmt: ## Format the Go and protobuf sources
 	gofmt -w $(GO_FILES)

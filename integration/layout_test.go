@@ -113,6 +113,7 @@ var house = map[string]struct {
 	"integration/chaos/internal/chaosbackend": {
 		nil, "the fixture must not share a bug with what it tests",
 	},
+	"integration/wine":             {nil, "a black-box test knows what a user knows"},
 	"integration/internal/testbed": {nil, "it serves the black-box tests, which know what a user knows"},
 	"integration/internal/starts":  {nil, "what counts the starts of fixtures is one of them"},
 }
