@@ -367,14 +367,17 @@ func cpuTime(t testing.TB, pid int) time.Duration {
 }
 
 // peakMemory is the most bytes that a process has had in memory, 0 where the
-// system does not tell.
+// system does not tell or the process has ended.
 func peakMemory(t testing.TB, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	_, rest, found := strings.Cut(string(status), "VmHWM:")
+	if !found {
+		return 0 // it has ended, and nobody has asked how
+	}
 	var kib int
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
 		t.Fatal(err)

@@ -284,6 +284,8 @@ func TestShimEndsWithItsClient(t *testing.T) {
 		"SIGTERM":      func(t *testing.T, c *rawClient) { signalTo(t, c, syscall.SIGTERM) },
 		"SIGINT":       func(t *testing.T, c *rawClient) { signalTo(t, c, syscall.SIGINT) },
 		"SIGHUP":       func(t *testing.T, c *rawClient) { signalTo(t, c, syscall.SIGHUP) },
+		// Not the shim's doing; the daemon notices.
+		"kill -9": func(t *testing.T, c *rawClient) { signalTo(t, c, syscall.SIGKILL) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
