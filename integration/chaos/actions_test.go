@@ -173,9 +173,10 @@ func (s *seat) subscribe(uri string) *request {
 	if busy {
 		return nil
 	}
-	return s.request("resources/subscribe", object{"uri": uri}, options{heed: func(a answer) {
-		sub.busy, sub.must = false, a.err == nil
-	}})
+	return s.request("resources/subscribe", object{"uri": uri}, options{
+		heed:  func(a answer) { sub.busy, sub.must = false, a.err == nil },
+		forgo: func() { sub.busy, sub.must = false, false },
+	})
 }
 
 func unsubscribe(c *client, s *seat, d dice) {
@@ -196,12 +197,15 @@ func unsubscribe(c *client, s *seat, d dice) {
 	if !able {
 		return
 	}
-	s.request("resources/unsubscribe", object{"uri": uri}, options{heed: func(a answer) {
-		sub.busy = false
-		if a.err == nil {
-			sub.may = false
-		}
-	}})
+	s.request("resources/unsubscribe", object{"uri": uri}, options{
+		heed: func(a answer) {
+			sub.busy = false
+			if a.err == nil {
+				sub.may = false
+			}
+		},
+		forgo: func() { sub.busy = false },
+	})
 }
 
 // anyListen returns a listen that lives; nil if there is none.

@@ -158,12 +158,13 @@ type options struct {
 	progress    bool
 	unbounded   bool
 	heed        func(answer)
+	forgo       func()
 }
 
 // request sends a request with a new id.
 func (s *seat) request(method string, params object, o options) *request {
 	r := &request{
-		method: method, tool: o.tool, token: o.token, params: params, wants: 1, bounded: !o.unbounded, heed: o.heed,
+		method: method, tool: o.tool, token: o.token, params: params, wants: 1, bounded: !o.unbounded, heed: o.heed, forgo: o.forgo,
 	}
 	s.mu.Lock()
 	n := s.model.enter(r)
@@ -247,6 +248,9 @@ func (s *seat) await(ctx context.Context, r *request) (answer, bool) {
 func (s *seat) cancel(r *request, fenced func()) {
 	s.mu.Lock()
 	r.cancelled = true
+	if r.forgo != nil {
+		r.forgo()
+	}
 	s.mu.Unlock()
 	s.notify("notifications/cancelled", object{"requestId": json.RawMessage(r.id), "reason": "changed its mind"})
 	s.request("ping", nil, options{heed: func(answer) {

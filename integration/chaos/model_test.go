@@ -59,6 +59,7 @@ type request struct {
 	bounded     bool // it must be answered even if nothing happens
 	sent        time.Time
 	heed        func(answer) // called with the answer, under the seat's mu
+	forgo       func()       // called when it is cancelled, likewise
 	done        chan struct{}
 	answer      answer
 }
@@ -126,7 +127,8 @@ func (s *seat) hearAnswer(m message) {
 	}
 	r.answer = answer{result: m.Result, err: m.Error}
 	s.checkAnswer(r)
-	if r.heed != nil {
+	// What comes after a cancellation is not to be relied on.
+	if r.heed != nil && !r.cancelled {
 		r.heed(r.answer)
 	}
 	if r.got == r.wants {
