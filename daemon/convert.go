@@ -249,7 +249,7 @@ func sessionsToProto(sessions []relay.SessionStatus) []*devproxyv1.Session {
 			ProtocolEra: s.Era, ProtocolVersion: s.Version,
 			ShimPid: s.Shim.PID, ShimVersion: s.Shim.Version, AttachTime: toTime(s.Attached),
 			InFlight: uint32(s.InFlight), LastMethod: s.LastMethod, LastTime: toTime(s.LastTime),
-			Stale: s.Stale, Link: s.Link,
+			Stale: s.Stale, Link: s.Link, ListedGeneration: s.Listed,
 		}
 	}
 	return protos

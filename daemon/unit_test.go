@@ -202,6 +202,18 @@ func TestViewMessage(t *testing.T) {
 	}
 }
 
+func TestViewOfTheWatcherAndTheSessions(t *testing.T) {
+	v := view{tools: toolNames("dev_"), watch: watch.Status{Mode: watch.Polling, Files: 3, Overflows: 2}}
+	if w := v.toProto().GetWatch(); w.GetMode() != "poll" || w.GetFiles() != 3 || w.GetOverflows() != 2 {
+		t.Errorf("the watcher is shown as %v", w)
+	}
+	attached := time.Unix(1, 0)
+	sessions := sessionsToProto([]relay.SessionStatus{{ID: 7, Attached: attached, Listed: 3}})
+	if s := sessions[0]; s.GetId() != 7 || !s.GetAttachTime().AsTime().Equal(attached) || s.GetListedGeneration() != 3 {
+		t.Errorf("a session is shown as %v", s)
+	}
+}
+
 func TestViewPrefersWhatWasLaunched(t *testing.T) {
 	v := view{command: []string{"configured", "--token", "abcdefgh"}, transport: "http", tools: toolNames("dev_")}
 	v.daemon.root = "/project"

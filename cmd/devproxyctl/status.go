@@ -87,7 +87,7 @@ func printStatus(out io.Writer, status *client.Status, now time.Time, width int)
 	p.backend(status.GetBackend())
 	p.build(status.GetBuild())
 	p.watch(status.GetWatch())
-	p.sessions(status.GetSessions())
+	p.sessions(status.GetSessions(), status.GetBackend().GetGeneration())
 	_, err := lipgloss.Fprint(out, p.text.String())
 	return err
 }
@@ -260,12 +260,16 @@ func (p *page) watch(w *client.Watch) {
 	if w.GetEntryMissing() {
 		p.row("", "%s is missing or empty: nothing is started before it is there", w.GetEntry())
 	}
+	if w.GetOverflows() > 0 {
+		p.row("", "file events were lost %d times; everything was looked at again each time", w.GetOverflows())
+	}
 	if w.GetProblem() != "" {
 		p.row("", "%s", w.GetProblem())
 	}
 }
 
-func (p *page) sessions(sessions []*client.Session) {
+// sessions shows the clients; generation is the backend's.
+func (p *page) sessions(sessions []*client.Session, generation uint64) {
 	if len(sessions) == 0 {
 		p.row("clients", "none")
 		return
@@ -283,13 +287,16 @@ func (p *page) sessions(sessions []*client.Session) {
 		if s.GetProtocolVersion() != "" {
 			line += fmt.Sprintf(", %s %s", s.GetProtocolEra(), s.GetProtocolVersion())
 		}
-		line += fmt.Sprintf(", shim pid %d, %d in flight", s.GetShimPid(), s.GetInFlight())
+		line += fmt.Sprintf(", shim pid %d, attached %s ago, %d in flight", s.GetShimPid(), p.since(s.GetAttachTime()), s.GetInFlight())
 		if s.GetLastMethod() != "" {
 			line += fmt.Sprintf(", last %s %s ago", s.GetLastMethod(), p.since(s.GetLastTime()))
 		}
 		p.row(subject, "%s", line)
 		if s.GetStale() != "" {
 			p.row("", "   %s", s.GetStale())
+		}
+		if listed := s.GetListedGeneration(); listed != 0 && listed != generation {
+			p.row("", "   has the tools of generation %d, and has not asked again", listed)
 		}
 	}
 }

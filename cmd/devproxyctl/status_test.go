@@ -58,14 +58,14 @@ func statuses() map[string]*client.Status {
 				},
 			},
 			Build: &client.BuildRun{Command: "npm run build", StartTime: ago(70 * time.Second), Duration: durationpb.New(7300 * time.Millisecond), Ok: true},
-			Watch: &client.Watch{Paths: []string{"dist", "assets"}, Mode: "poll", Files: 1, LastChanged: "dist/index.js", LastChangeTime: ago(63 * time.Second)},
+			Watch: &client.Watch{Paths: []string{"dist", "assets"}, Mode: "poll", Files: 1, LastChanged: "dist/index.js", LastChangeTime: ago(63 * time.Second), Overflows: 2},
 			Sessions: []*client.Session{
 				{
 					Id: 1, ClientName: "claude-code", ClientVersion: "2.0", ProtocolEra: "legacy", ProtocolVersion: "2025-11-25",
-					ShimPid: 5000, InFlight: 2, LastMethod: "tools/call", LastTime: ago(400 * time.Millisecond),
-					Stale: "was told of version 2025-06-18",
+					ShimPid: 5000, AttachTime: ago(50 * time.Hour), InFlight: 2, LastMethod: "tools/call", LastTime: ago(400 * time.Millisecond),
+					Stale: "was told of version 2025-06-18", ListedGeneration: 2,
 				},
-				{Id: 7, ShimPid: 5001},
+				{Id: 7, ShimPid: 5001, AttachTime: ago(time.Second), ListedGeneration: 3},
 			},
 		},
 		"failed": {

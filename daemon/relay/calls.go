@@ -357,6 +357,7 @@ func (r *Router) completed(l *link, call *call, m wire.Message) {
 	result := call.front.Result(call.req, res, call.client.shapes)
 	if call.req.Method == methodToolsList {
 		result = r.mergeTools(call, m.Result, result)
+		call.client.session.view.listed.Store(l.generation)
 	}
 	r.succeed(call, result)
 }

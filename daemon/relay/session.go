@@ -173,6 +173,7 @@ type view struct {
 	peer     atomic.Pointer[peerView]
 	last     atomic.Pointer[lastView]
 	inFlight atomic.Int64
+	listed   atomic.Uint64
 }
 
 type peerView struct {

@@ -29,6 +29,9 @@ type SessionStatus struct {
 	// Link is era and version of the session's own link to the backend; empty
 	// without one.
 	Link string
+	// Listed is the generation whose tools the client was given last; 0 for none.
+	// Some clients hold on to what they have, whatever they are told.
+	Listed uint64
 }
 
 // Snapshot returns the attached sessions, oldest first. It may be called from
@@ -48,7 +51,7 @@ func (r *Router) Snapshot() []SessionStatus {
 func (s *Session) status() SessionStatus {
 	status := SessionStatus{
 		ID: s.id, Shim: s.shim, Attached: s.attached,
-		InFlight: int(s.view.inFlight.Load()),
+		InFlight: int(s.view.inFlight.Load()), Listed: s.view.listed.Load(),
 	}
 	if p := s.view.peer.Load(); p != nil {
 		status.ClientName, status.ClientVersion = p.name, p.version

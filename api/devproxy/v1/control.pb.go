@@ -1733,9 +1733,12 @@ type Session struct {
 	// What it was told in the handshake that no longer holds; empty if nothing.
 	Stale string `protobuf:"bytes,12,opt,name=stale,proto3" json:"stale,omitempty"`
 	// Era and version of its own link to the backend; empty without one.
-	Link          string `protobuf:"bytes,13,opt,name=link,proto3" json:"link,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Link string `protobuf:"bytes,13,opt,name=link,proto3" json:"link,omitempty"`
+	// The generation whose tools it was given by its last tools/list; 0 if it has
+	// not asked since it attached, or while there was none.
+	ListedGeneration uint64 `protobuf:"varint,14,opt,name=listed_generation,json=listedGeneration,proto3" json:"listed_generation,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -1857,6 +1860,13 @@ func (x *Session) GetLink() string {
 		return x.Link
 	}
 	return ""
+}
+
+func (x *Session) GetListedGeneration() uint64 {
+	if x != nil {
+		return x.ListedGeneration
+	}
+	return 0
 }
 
 // Build is one run of the build command.
@@ -2196,7 +2206,7 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\tR\x06status\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1f\n" +
 	"\vstderr_tail\x18\x05 \x03(\tR\n" +
-	"stderrTail\"\xcb\x03\n" +
+	"stderrTail\"\xf8\x03\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1f\n" +
 	"\vclient_name\x18\x02 \x01(\tR\n" +
@@ -2214,7 +2224,8 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"lastMethod\x127\n" +
 	"\tlast_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x14\n" +
 	"\x05stale\x18\f \x01(\tR\x05stale\x12\x12\n" +
-	"\x04link\x18\r \x01(\tR\x04link\"\xeb\x01\n" +
+	"\x04link\x18\r \x01(\tR\x04link\x12+\n" +
+	"\x11listed_generation\x18\x0e \x01(\x04R\x10listedGeneration\"\xeb\x01\n" +
 	"\x05Build\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x129\n" +
 	"\n" +
