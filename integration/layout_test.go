@@ -33,8 +33,12 @@ var house = map[string]struct {
 		"main is a doorway: it reads flags and calls the daemon",
 	},
 	"cmd/devproxyctl": {
-		[]string{"api/client", "api/devproxy/v1", "internal/cli", "internal/clients", "internal/config", "internal/project", "internal/rewrite", "internal/scaffold"},
-		"ctl is a client: what it shows it asks the daemon for; what it writes are the files of persons and clients, which no daemon touches",
+		[]string{
+			"api/client", "api/devproxy/v1", "internal/cli", "internal/clients", "internal/config", "internal/project", "internal/rewrite",
+			"internal/scaffold", "internal/wire", "shim",
+		},
+		"ctl is a client: what it shows it asks the daemon for, and a tool it calls as any client does, through a shim; what it writes are the files of persons and " +
+			"clients, which no daemon touches",
 	},
 	"cmd/devproxy-shim": {
 		[]string{"api/client", "internal/cli", "internal/project", "shim"},

@@ -103,7 +103,7 @@ func unknownTable(name string, value any) string {
 		}
 		return "unknown key at the top of the file (every key belongs into a table such as [backend])"
 	}
-	if near := nearest(name, tables()); near != "" {
+	if near := Nearest(name, tables()); near != "" {
 		return fmt.Sprintf("unknown table (did you mean [%s]?)", near)
 	}
 	return "unknown table (there are [" + strings.Join(tables(), "], [") + "])"
@@ -119,7 +119,7 @@ func unknownKey(table, name string) string {
 			elsewhere = key.Table
 		}
 	}
-	if near := nearest(name, here); near != "" {
+	if near := Nearest(name, here); near != "" {
 		return fmt.Sprintf("unknown key (did you mean %s?)", near)
 	}
 	if elsewhere != "" {

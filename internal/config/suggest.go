@@ -2,9 +2,9 @@ package config
 
 import "strings"
 
-// nearest is the candidate that a person who wrote word most likely meant, or
+// Nearest is the candidate that a person who wrote word most likely meant, or
 // "". A third of the word may differ: more is another word.
-func nearest(word string, candidates []string) string {
+func Nearest(word string, candidates []string) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
 	}
