@@ -63,6 +63,8 @@ func (a *attachService) Attach(stream grpc.BidiStreamingServer[devproxyv1.Attach
 	if err != nil {
 		return turnAway(stream, err)
 	}
+	// Whatever ended it, nothing is kept of it.
+	defer session.Close(errClientGone)
 	log := a.log.With("session", session.ID())
 	log.Debug("a client attached", "shim", hello.GetPid(), "resumed", hello.GetResumed())
 	welcome := &devproxyv1.Welcome{

@@ -121,6 +121,10 @@ func limits() []limitGroup {
 				"it is closed, its shim ends with exit code 1 and says so on stderr; nobody else is delayed", "TestSlowConsumer TestOutboxCap TestPausedClient",
 			},
 			{
+				"log lines and progress among it, and for all clients together", []string{"daemon/relay.chatterCap", "daemon/relay.allOutCap"}, "%s; %s", "",
+				"more are left out, and the log says so and how many", "TestLogLinesBeyondTheOutbox",
+			},
+			{
 				"the same in its shim", []string{"shim.maxOut"}, byteSize, "",
 				"likewise", "TestSlowConsumer",
 			},

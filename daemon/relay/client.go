@@ -63,6 +63,9 @@ type client struct {
 	shapes era.Shapes
 	told   map[era.Era]handshake // what it was told in its handshakes
 	watch  *alarm                // for a full outbox
+	// leftOut counts the log lines and the progress that a full outbox did not
+	// take since it is full.
+	leftOut int
 }
 
 type frameEvent struct {
@@ -487,7 +490,28 @@ func (r *Router) notify(c *client, method string, params []byte) {
 			"session", c.session.id, "method", method, "size", len(frame))
 		return
 	}
+	if (method == noteMessage || method == noteProgress) && r.leavesOut(c) {
+		return
+	}
 	r.push(c, frame)
+}
+
+// leavesOut reports whether a log line or progress is not for the client, since
+// its outbox is full: a backend may write more of both than any client reads, and
+// neither answers nor this process's memory should pay for it.
+func (r *Router) leavesOut(c *client) bool {
+	if c.session.out.full() {
+		if c.leftOut == 0 {
+			r.log.Warn("client reads more slowly than the backend writes; log lines and progress are left out", "session", c.session.id)
+		}
+		c.leftOut++
+		return true
+	}
+	if c.leftOut > 0 {
+		r.log.Info("client gets log lines and progress again", "session", c.session.id, "left_out", c.leftOut)
+		c.leftOut = 0
+	}
+	return false
 }
 
 // tooLarge reports whether a frame with its newline exceeds what clients take.

@@ -5,7 +5,7 @@ import "sync"
 // mailboxLimit is how many bytes of messages from the backend may wait for the
 // loop before whoever reads the backend waits too. The loop always empties the
 // whole mailbox, so this bounds memory and delays nobody for long.
-const mailboxLimit = 64 << 20
+const mailboxLimit = 16 << 20
 
 // eventBytes is about what an event takes beside the text of its message. It
 // counts, since a backend may send millions of messages that say next to nothing.

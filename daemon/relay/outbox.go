@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,17 @@ const (
 	// outlasts a SIGSTOP by a debugger, a suspended terminal or a long
 	// collection of garbage.
 	slowAfter = 30 * time.Second
+	// chatterCap is where log lines and progress are left out: a backend may write
+	// more of both than any client reads. What comes while a client is stopped for
+	// less than slowAfter fits.
+	chatterCap = 64 << 20
+	// allOutCap bounds all outboxes together in the same way. A client that waits
+	// for less than chatterFloor is not among those who make it full.
+	allOutCap    = 256 << 20
+	chatterFloor = 1 << 20
+	// frameBytes is about what a frame takes beside its text. It counts for the
+	// same reason as eventBytes.
+	frameBytes = 64
 )
 
 // outbox is the queue of frames towards one client. The loop pushes and never
@@ -32,13 +44,15 @@ type outbox struct {
 	cause    error
 	// discard says that what is queued is not to be sent any more.
 	discard bool
+	// all is the size of all outboxes.
+	all *atomic.Int64
 
 	ready chan struct{} // holds a token while there may be something to take
 	done  chan struct{} // closed with the outbox
 }
 
-func newOutbox() *outbox {
-	return &outbox{accepted: time.Now(), ready: make(chan struct{}, 1), done: make(chan struct{})}
+func newOutbox(all *atomic.Int64) *outbox {
+	return &outbox{all: all, accepted: time.Now(), ready: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // push queues a frame and returns how many bytes wait now.
@@ -53,7 +67,7 @@ func (o *outbox) push(frame []byte) int {
 		o.accepted = time.Now()
 	}
 	o.frames = append(o.frames, frame)
-	o.size += len(frame)
+	o.grow(frameBytes + len(frame))
 	o.wake()
 	return o.size
 }
@@ -95,11 +109,23 @@ func (o *outbox) take() ([]byte, error) {
 	frame := o.frames[0]
 	o.frames[0] = nil
 	o.frames = o.frames[1:]
-	o.size -= len(frame)
+	o.grow(-frameBytes - len(frame))
 	if len(o.frames) > 0 {
 		o.wake()
 	}
 	return frame, nil
+}
+
+func (o *outbox) grow(by int) {
+	o.size += by
+	o.all.Add(int64(by))
+}
+
+// full reports whether too much waits for log lines and progress to be added.
+func (o *outbox) full() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.size > chatterCap || o.size > chatterFloor && o.all.Load() > allOutCap
 }
 
 // progress notes that the client took some bytes of the frame being sent.
@@ -125,19 +151,19 @@ func (o *outbox) slow(now time.Time) (slow bool, again time.Time) {
 	return false, o.accepted.Add(slowAfter)
 }
 
-// close ends the outbox with a cause. discard gives up what is queued.
+// close ends the outbox, for the cause that it is given first. discard gives up
+// what is queued.
 func (o *outbox) close(cause error, discard bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.cause != nil {
-		return
-	}
-	o.cause = cause
-	o.discard = discard
 	if discard {
-		o.frames, o.size = nil, 0
+		o.discard, o.frames = true, nil
+		o.grow(-o.size)
 	}
-	close(o.done)
+	if o.cause == nil {
+		o.cause = cause
+		close(o.done)
+	}
 }
 
 func (o *outbox) err() error {

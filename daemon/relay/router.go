@@ -57,6 +57,7 @@ type Router struct {
 	mail       *mailbox
 	stopped    chan struct{}
 	sessionIDs atomic.Uint64
+	outBytes   atomic.Int64 // in all outboxes
 	attached   atomic.Int64
 	published  atomic.Pointer[[]*Session]
 	greeting   atomic.Pointer[era.Peer]

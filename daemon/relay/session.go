@@ -65,7 +65,7 @@ func (r *Router) Attach(shim Shim) (*Session, error) {
 		shim:     Shim{PID: shim.PID, Version: short(shim.Version), Resumed: shim.Resumed},
 		attached: time.Now(),
 		router:   r,
-		out:      newOutbox(),
+		out:      newOutbox(&r.outBytes),
 	}
 	if !r.mail.post(attachEvent{s}) {
 		r.attached.Add(-1)

@@ -51,9 +51,12 @@ func next(t *testing.T, s *Session) string {
 }
 
 // flood has the backend send n log lines of a mebibyte each.
-func flood(l *testLink, n int) {
+func flood(l *testLink, n int) { floodOf(l, noteMessage, n) }
+
+// floodOf has the backend send n notifications of a mebibyte each.
+func floodOf(l *testLink, method string, n int) {
 	synctest.Wait() // until those who are to hear it are ready: what comes before is not for them
-	line := wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"level":"info","data":"%s"}`, strings.Repeat("x", 1<<20)))
+	line := wire.NewNotification(method, fmt.Appendf(nil, `{"level":"info","data":"%s"}`, strings.Repeat("x", 1<<20)))
 	for range n {
 		l.sink.Message(line, 0)
 	}
@@ -134,10 +137,63 @@ func TestOutboxCap(t *testing.T) {
 		w.must(`up legacy shared {"logging":{}}`)
 		synctest.Wait()
 		s := initialized(t, w.router)
-		flood(w.links[0], 130)
+		floodOf(w.links[0], noteTools, 130)
 		synctest.Wait()
 		if err := s.Err(); !errors.Is(err, ErrSlowConsumer) {
 			t.Errorf("a client with %d MiB waiting ended with %v", 130, err)
+		}
+	})
+}
+
+// A backend may write more log lines than its clients read, and for ever: they pile
+// up so far for one of them, so far for all, and nothing else is left out.
+func TestLogLinesBeyondTheOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.must(`up legacy shared {"logging":{}}`)
+		synctest.Wait()
+		s := initialized(t, w.router)
+		flood(w.links[0], 100)
+		floodOf(w.links[0], noteTools, 1)
+		if err := s.Receive(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		lines, others, size := 0, 0, 0
+		read := func() (frame string) {
+			frame = next(t, s)
+			size += len(frame)
+			if strings.Contains(frame, noteMessage) {
+				lines++
+			} else {
+				others++
+			}
+			return frame
+		}
+		for !strings.Contains(read(), `"id":1,`) {
+		}
+		if lines < 60 || size > chatterCap+3<<20 {
+			t.Errorf("%d log lines and %d bytes in all waited for a client that does not read", lines, size)
+		}
+		if others < 2 {
+			t.Errorf("something else was left out")
+		}
+		flood(w.links[0], 1)
+		synctest.Wait()
+		if frame := read(); !strings.Contains(frame, noteMessage) {
+			t.Errorf("after it has read the client got %.100s, not a log line", frame)
+		}
+
+		for range 9 {
+			initialized(t, w.router)
+		}
+		flood(w.links[0], 40)
+		synctest.Wait()
+		if all := w.router.outBytes.Load(); all < allOutCap || all > allOutCap+11<<20 {
+			t.Errorf("%d bytes wait for 10 clients that do not read, want about %d", all, allOutCap)
+		}
+		if frame := next(t, s); !strings.Contains(frame, noteMessage) {
+			t.Errorf("the client got %.100s, not a log line", frame)
 		}
 	})
 }
