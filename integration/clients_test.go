@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -109,5 +110,40 @@ func TestClientsTogether(t *testing.T) {
 			}
 			p.wantStarts(t, 1)
 		})
+	}
+}
+
+// What becomes of one client, or what it brings with it, is nothing to another
+// one, nor to the backend that both use: hosts start a server twice and kill one
+// of the two.
+func TestClientsLeaveEachOtherAlone(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.use(t, backendNamed(t, "go-stdio"))
+	first := newRawClient(t, append(p.clientEnv(), "API_MODE=first"), p.shim(t)...)
+	first.initialize(t)
+	first.send(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	first.awaitID(t, "1")
+	daemon := p.status(t).Daemon.PID
+
+	second := newRawClient(t, append(p.clientEnv(), "API_MODE=second"), p.shim(t)...)
+	second.initialize(t)
+	// The warning names the variable; which value holds is the project's affair.
+	p.awaitLog(t, "daemon", "API_MODE", 1)
+	second.send(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"env","arguments":{"name":"API_MODE"}}}`)
+	if answer := second.awaitID(t, "1"); !strings.Contains(string(answer.Result), `"first"`) {
+		t.Errorf("the backend's environment is now that of the second client: %s", answer.line)
+	}
+	second.send(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":500},"_meta":{"progressToken":1}}}`)
+	for !strings.Contains(second.next(t), "notifications/progress") {
+	}
+	signalTo(t, first, syscall.SIGKILL)
+	_ = first.awaitExit(t)
+	if answer := second.awaitID(t, "2"); !strings.Contains(string(answer.Result), "done") {
+		t.Errorf("with the first client's end the second one's call gave %s", answer.line)
+	}
+	p.wantStarts(t, 1)
+	if s := p.awaitStatus(t, "one client", func(s status) bool { return len(s.Sessions) == 1 }); s.Daemon.PID != daemon || s.Backend.Generation != 1 {
+		t.Errorf("the status is %+v", s)
 	}
 }

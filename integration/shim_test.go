@@ -309,6 +309,27 @@ func TestShimEndsWithItsClient(t *testing.T) {
 	}
 }
 
+// Hosts give up servers that are slow to say hello. Nothing runs yet, and the
+// backend does not work: the first answer is there at once all the same.
+func TestFirstAnswerComesAtOnce(t *testing.T) {
+	limit := time.Second
+	if testbed.Race {
+		limit = 5 * time.Second
+	}
+	var took time.Duration
+	for range 3 { // a busy machine may be late
+		p := newProject(t)
+		p.configure(t, "[backend]\ncommand = [\"/bin/sh\", \"-c\", \"exit 3\"]\ntransport = \"stdio\"\n")
+		began := time.Now()
+		c := p.raw(t)
+		c.initialize(t)
+		if took = time.Since(began); took < limit {
+			return
+		}
+	}
+	t.Errorf("the answer to initialize took %v, want less than %v", took, limit)
+}
+
 func signalTo(t *testing.T, c *rawClient, signal os.Signal) {
 	t.Helper()
 	if err := c.command.Process.Signal(signal); err != nil {
