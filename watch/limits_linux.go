@@ -42,13 +42,25 @@ func silentFileSystem(path string) string {
 		return ""
 	}
 	// The type is signed on some processors and not on others.
-	switch uint32(stat.Type) {
+	return silentKind(uint32(stat.Type))
+}
+
+// vboxMagic is the type of VirtualBox's shared folders, in no header of Linux.
+const vboxMagic = 0x786f4256
+
+// silentKind names the silent file systems by their type. What is mounted through
+// FUSE is not among them: it may be anything, and its own events come. Where those
+// of others do not, that is found out.
+func silentKind(magic uint32) string {
+	switch magic {
 	case unix.V9FS_MAGIC:
 		return "9p"
 	case unix.NFS_SUPER_MAGIC:
 		return "NFS"
 	case unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC:
 		return "SMB"
+	case vboxMagic:
+		return "VirtualBox"
 	}
 	return ""
 }
