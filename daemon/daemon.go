@@ -235,6 +235,10 @@ type demand daemon
 func (d *demand) Need(starter era.Peer)     { d.supervisor.Need(starter) }
 func (d *demand) Drained(generation uint64) { d.supervisor.Drained(generation) }
 
+// newServer makes the gRPC surface. There is no keepalive: the socket is local, so
+// the end of a shim is seen at once, and one that its client has abandoned would
+// answer. Those are told by status, which says since when each is attached and
+// what it asked last.
 func (d *daemon) newServer() *grpc.Server {
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(client.MaxCallMessage), grpc.MaxSendMsgSize(client.MaxCallMessage),
