@@ -7,11 +7,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 	"github.com/debugmcp/devproxy/daemon/backend"
 	"github.com/debugmcp/devproxy/daemon/logs"
+	"github.com/debugmcp/devproxy/daemon/relay"
+	"github.com/debugmcp/devproxy/daemon/traffic"
 )
 
 // statusInterval is how often a watched status is compared with the last one
@@ -25,6 +30,8 @@ type controlService struct {
 
 	*controller
 
+	// tap is where the traffic can be seen.
+	tap *traffic.Tap
 	// stop asks the daemon to end, with errQuit or errHandover; it returns at once.
 	stop func(cause error)
 	// quit is closed when the daemon ends, for calls that would last.
@@ -48,12 +55,12 @@ func (c *controlService) WatchStatus(request *devproxyv1.WatchStatusRequest, str
 	var last *devproxyv1.Status
 	for {
 		_, changed := c.supervisor.Subscribe()
-		status := c.look(request.GetShowSecrets()).toProto()
-		if !proto.Equal(status, last) {
-			if err := stream.Send(&devproxyv1.WatchStatusResponse{Status: status}); err != nil {
+		now := c.look(request.GetShowSecrets()).toProto()
+		if !proto.Equal(now, last) {
+			if err := stream.Send(&devproxyv1.WatchStatusResponse{Status: now}); err != nil {
 				return err
 			}
-			last = status
+			last = now
 		}
 		select {
 		case <-changed:
@@ -140,10 +147,19 @@ func (c *controlService) StreamLogs(request *devproxyv1.StreamLogsRequest, strea
 		}
 		return nil
 	}
+	ctx, end := c.untilQuit(stream.Context())
+	defer end()
+	err := c.buffer.Follow(ctx, int(request.GetTail()), filter, send)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// untilQuit is ctx until the daemon ends. end has to be called.
+func (c *controlService) untilQuit(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	var quitting sync.WaitGroup
-	defer quitting.Wait()
-	ctx, cancel := context.WithCancelCause(stream.Context())
-	defer cancel(nil)
 	quitting.Go(func() {
 		select {
 		case <-c.quit:
@@ -151,11 +167,80 @@ func (c *controlService) StreamLogs(request *devproxyv1.StreamLogsRequest, strea
 		case <-ctx.Done():
 		}
 	})
-	err := c.buffer.Follow(ctx, int(request.GetTail()), filter, send)
-	if ctx.Err() != nil {
-		return nil
+	return ctx, func() {
+		cancel(nil)
+		quitting.Wait()
 	}
-	return err
+}
+
+// StreamTraffic implements the service. A caller who does not keep up loses
+// messages.
+func (c *controlService) StreamTraffic(request *devproxyv1.StreamTrafficRequest, stream grpc.ServerStreamingServer[devproxyv1.StreamTrafficResponse]) error {
+	tracer, err := c.tap.Open()
+	if err != nil {
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
+	defer tracer.Close()
+	if err := stream.Send(&devproxyv1.StreamTrafficResponse{}); err != nil {
+		return err
+	}
+	ctx, end := c.untilQuit(stream.Context())
+	defer end()
+	filter := traffic.Filter{Session: request.GetSession(), Method: request.GetMethod()}
+	names := clientNames{look: c.look}
+	var matcher traffic.Matcher
+	lost := uint64(0)
+	for {
+		seen, err := tracer.Next(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // the caller or the daemon has ended it
+		}
+		for _, e := range matcher.Take(seen) {
+			lost += e.Lost
+			if !filter.Wants(e) {
+				continue
+			}
+			entry := toTrafficEntry(e, names.of(e.Session))
+			entry.Lost, lost = lost, 0
+			mask := masking{masker: c.launcher.mask(), show: request.GetShowSecrets()}
+			if err := sendTraffic(stream, entry, mask.frame(e.Frame, int(request.GetMaxBody()))); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sendTraffic sends an entry with its body, in as many pieces as that needs.
+func sendTraffic(stream grpc.ServerStreamingServer[devproxyv1.StreamTrafficResponse], entry *devproxyv1.TrafficEntry, body []byte) error {
+	for {
+		piece := body[:min(len(body), client.ChunkSize)]
+		body = body[len(piece):]
+		response := &devproxyv1.StreamTrafficResponse{Entry: entry, Body: piece, Last: len(body) == 0}
+		if err := stream.Send(response); err != nil || response.GetLast() {
+			return err
+		}
+		entry = nil
+	}
+}
+
+// clientNames remembers what clients call themselves, for messages that are read
+// after they have left.
+type clientNames struct {
+	look  func(show bool) view
+	known map[uint64]string
+}
+
+func (n *clientNames) of(session uint64) string {
+	if session == 0 || n.known[session] != "" {
+		return n.known[session]
+	}
+	if n.known == nil || len(n.known) > relay.MaxSessions {
+		n.known = map[uint64]string{}
+	}
+	for _, s := range n.look(false).sessions {
+		n.known[s.ID] = s.ClientName
+	}
+	return n.known[session]
 }
 
 // Shutdown implements the service.

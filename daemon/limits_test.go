@@ -219,6 +219,18 @@ func limits() []limitGroup {
 				"likewise", "TestLinesHoldsNoMoreThanItsLimit",
 			},
 			{
+				"traces (`devproxyctl trace`) at a time", []string{"daemon/traffic.maxTracers"}, "%s", "",
+				"one more is refused, and told why", "TestTap",
+			},
+			{
+				"messages that wait for a trace that does not keep up", []string{"daemon/traffic.maxQueued", "daemon/traffic.maxQueuedBytes"}, "%s; %s", "",
+				"more are left out of the trace, which says how many; nothing else is delayed", "TestTap",
+			},
+			{
+				"requests of which a trace remembers when they came", []string{"daemon/traffic.maxAsked"}, "%s", "",
+				"responses to more are shown without their method and time", "TestMatcherIsBounded",
+			},
+			{
 				"lines that are kept for `devproxyctl logs` and `dev_logs`, and the length of each",
 				[]string{"daemon/logs.defaultLines", "daemon/logs.defaultBytes", "daemon/logs.maxText"}, "%s; %s; %s", "",
 				"the oldest are forgotten; a longer line is cut, and says so", "TestTail TestByteLimit TestClean",

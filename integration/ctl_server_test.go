@@ -41,10 +41,10 @@ func TestCtlUsesTheServer(t *testing.T) {
 		t.Errorf("call --json prints %s", got)
 	}
 	for command, want := range map[string]outcome{
-		"call fail":                        {code: 1, stderr: "devproxyctl: the tool failed: failing as told\n"},
-		"call ecko":                        {code: 2, stderr: "did you mean echo?\n"},
-		"call dev_restart --arg rebuild=x": {code: 2, stderr: "want boolean (NAME:=JSON sends any JSON)\n"},
-		"resources read test://none":       {code: exitAnswer, stderr: "the server answered with error -32602: Resource not found\n{\"uri\":\"test://none\"}\n"},
+		"call fail":                                 {code: 1, stderr: "devproxyctl: the tool failed: failing as told\n"},
+		"call ecko":                                 {code: 2, stderr: "did you mean echo?\n"},
+		"call dev_restart --arg rebuild=x":          {code: 2, stderr: "want boolean (NAME:=JSON sends any JSON)\n"},
+		"resources read test://none":                {code: exitAnswer, stderr: "the server answered with error -32602: Resource not found\n{\"uri\":\"test://none\"}\n"},
 		"call slow --arg ms:=60000 --timeout 300ms": {code: 1, stderr: "devproxyctl: no answer within 300ms\n"},
 	} {
 		if o := p.run(t, "devproxyctl", strings.Fields(command)...); o.code != want.code || o.stdout != "" || !strings.HasSuffix(o.stderr, want.stderr) {

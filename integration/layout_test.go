@@ -52,8 +52,8 @@ var house = map[string]struct {
 	"daemon": {
 		[]string{
 			"api/client", "api/devproxy/v1", "daemon/backend", "daemon/backend/link", "daemon/build", "daemon/devtools",
-			"daemon/era", "daemon/instance", "daemon/logs", "daemon/relay", "internal/config", "internal/process", "internal/project",
-			"internal/wire", "watch",
+			"daemon/era", "daemon/instance", "daemon/logs", "daemon/relay", "daemon/traffic", "internal/config", "internal/process",
+			"internal/project", "internal/wire", "watch",
 		},
 		"the composition root joins the pieces; of api/client it takes what both ends of the contract must agree on",
 	},
@@ -86,6 +86,7 @@ var house = map[string]struct {
 		"the tools ask through an interface of their own, so that the daemon decides what they may do",
 	},
 	"daemon/logs":      {nil, "a log takes text from anybody and so depends on nobody"},
+	"daemon/traffic":   {[]string{"daemon/relay", "internal/wire"}, "it shows what the router passes, and the router knows nothing of who looks"},
 	"internal/project": {nil, "all three programs use it, the shim too"},
 	"internal/config":  {[]string{"internal/project"}, "the file is read for a project; what its values mean is others' matter"},
 	"internal/process": {nil, "a process and its group are the operating system's matter"},

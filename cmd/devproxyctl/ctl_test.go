@@ -35,10 +35,12 @@ type fakeDaemon struct {
 	status  *client.Status
 	steps   []*client.Step
 	entries []*client.LogEntry
+	traffic []*devproxyv1.StreamTrafficResponse
 
 	mu       sync.Mutex
 	restarts []*devproxyv1.RestartRequest
 	logs     []*devproxyv1.StreamLogsRequest
+	traces   []*devproxyv1.StreamTrafficRequest
 }
 
 func (d *fakeDaemon) GetStatus(context.Context, *devproxyv1.GetStatusRequest) (*devproxyv1.GetStatusResponse, error) {
@@ -63,6 +65,21 @@ func (d *fakeDaemon) StreamLogs(r *devproxyv1.StreamLogsRequest, stream grpc.Ser
 	d.mu.Unlock()
 	for _, e := range d.entries {
 		if err := stream.Send(&devproxyv1.StreamLogsResponse{Entry: e}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *fakeDaemon) StreamTraffic(r *devproxyv1.StreamTrafficRequest, stream grpc.ServerStreamingServer[devproxyv1.StreamTrafficResponse]) error {
+	if d.traffic == nil {
+		return d.UnimplementedControlServiceServer.StreamTraffic(r, stream)
+	}
+	d.mu.Lock()
+	d.traces = append(d.traces, r)
+	d.mu.Unlock()
+	for _, response := range append([]*devproxyv1.StreamTrafficResponse{{}}, d.traffic...) {
+		if err := stream.Send(response); err != nil {
 			return err
 		}
 	}
@@ -134,7 +151,7 @@ func ctl(args ...string) outcome {
 
 func TestWithoutDaemon(t *testing.T) {
 	p := newProject(t)
-	for _, command := range []string{"status", "start", "stop", "restart", "logs"} {
+	for _, command := range []string{"status", "start", "stop", "restart", "logs", "trace"} {
 		o := ctl(command)
 		if o.code != cli.ExitNoDaemon || o.stdout != "" {
 			t.Errorf("%s: %+v", command, o)

@@ -74,11 +74,14 @@ func TestNothingActsOnTheTerminal(t *testing.T) {
 	status := statuses()["failed"]
 	fill(status.ProtoReflect(), evil+"\nnext")
 	entry := &client.LogEntry{Text: evil, Stream: "stdout-noise"}
+	traffic := &client.TrafficEntry{Method: evil, Id: evil, ClientName: evil, Session: 1, ProtocolEra: evil}
 	for what, print := range map[string]func(*os.File) error{
 		"status":        func(out *os.File) error { return printStatus(out, status, now, 0) },
 		"status --json": func(out *os.File) error { return printStatusJSON(out, status) },
 		"logs":          func(out *os.File) error { return printLine(out, entry) },
 		"logs --json":   func(out *os.File) error { return printJSON(out, entry) },
+		"trace":        func(out *os.File) error { return (&tracer{out: out, raw: true}).entry(traffic, []byte(evil)) },
+		"trace --json": func(out *os.File) error { return (&tracer{out: out, asJSON: true}).entry(traffic, []byte(evil)) },
 		"a build": func(out *os.File) error {
 			tellBuild(out, &client.BuildRun{Message: evil})
 			return nil

@@ -39,9 +39,12 @@ type Config struct {
 	Instance string
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Traffic sees every message at both borders; nil costs nothing. It is
-	// called in the loop: it must not block, and must not change the frame.
+	// Traffic sees every message at both borders while Watched says that
+	// somebody wants to. Both are called in the loop: they must not block, and
+	// must not change the frame. A nil Traffic is never watched, a nil Watched
+	// means always.
 	Traffic func(Traffic)
+	Watched func() bool
 }
 
 // DefaultRequestWait is how long a request waits for a backend unless the

@@ -669,7 +669,7 @@ func (r *Router) cancelBackend(l *link, id int64, c *client, reason []byte) {
 	if l.state != linkOpen {
 		return
 	}
-	if r.config.Traffic != nil {
+	if r.traced() {
 		r.trace(ToBackend, c.number(), l.generation, l.facts.Era, l.back.Cancel(id, reason))
 	}
 	l.conn.Cancel(id, reason)

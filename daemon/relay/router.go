@@ -274,15 +274,20 @@ func (r *Router) end(cause error) {
 	close(r.stopped)
 }
 
+// traced reports whether somebody wants to see the traffic.
+func (r *Router) traced() bool {
+	return r.config.Traffic != nil && (r.config.Watched == nil || r.config.Watched())
+}
+
 // trace shows a message to the traffic hook.
 func (r *Router) trace(d Direction, session, generation uint64, e era.Era, m wire.Message) {
-	if r.config.Traffic != nil {
+	if r.traced() {
 		r.traceFrame(d, session, generation, e, m.Bytes())
 	}
 }
 
 func (r *Router) traceFrame(d Direction, session, generation uint64, e era.Era, frame []byte) {
-	if r.config.Traffic != nil {
+	if r.traced() {
 		r.config.Traffic(Traffic{Direction: d, Session: session, Generation: generation, Era: e, Frame: frame})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -639,13 +640,21 @@ func TestTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var seen []string
-		w := newWorld(t, Config{Traffic: func(m Traffic) {
+		var watched atomic.Bool
+		w := newWorld(t, Config{Watched: watched.Load, Traffic: func(m Traffic) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen = append(seen, fmt.Sprintf("%v %d %d %v %s", m.Direction, m.Session, m.Generation, m.Era, m.Frame))
 		}})
+		// While nobody looks nothing is shown.
 		w.run(`
 			up modern shared {"tools":{}}
+			attach Z
+			Z> ${INIT}
+			Z< $*
+			Z gone`)
+		watched.Store(true)
+		w.run(`
 			attach A
 			A> {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{${BARE}}}
 			L1< $*
@@ -657,13 +666,13 @@ func TestTraffic(t *testing.T) {
 			L1< cancel 2`)
 		call := `"method":"tools/call","params":{` + modernMeta("") + `}}`
 		want := []string{
-			`from client 1 0 none {"jsonrpc":"2.0","id":9,` + call,
-			`to backend 1 1 modern {"jsonrpc":"2.0","id":1,` + call,
-			`from backend 1 1 modern {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`,
-			`to client 1 0 modern {"jsonrpc":"2.0","id":9,"result":{"resultType":"complete"}}`,
-			`from client 1 0 modern {"jsonrpc":"2.0","id":9,` + call,
-			`to backend 1 1 modern {"jsonrpc":"2.0","id":2,` + call,
-			`to backend 1 1 modern {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
+			`from client 2 0 none {"jsonrpc":"2.0","id":9,` + call,
+			`to backend 2 1 modern {"jsonrpc":"2.0","id":1,` + call,
+			`from backend 2 1 modern {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`,
+			`to client 2 0 modern {"jsonrpc":"2.0","id":9,"result":{"resultType":"complete"}}`,
+			`from client 2 0 modern {"jsonrpc":"2.0","id":9,` + call,
+			`to backend 2 1 modern {"jsonrpc":"2.0","id":2,` + call,
+			`to backend 2 1 modern {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -79,6 +79,130 @@ func (LogSource) EnumDescriptor() ([]byte, []int) {
 	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{0}
 }
 
+// TrafficDirection is which way a message crosses which border.
+type TrafficDirection int32
+
+const (
+	TrafficDirection_TRAFFIC_DIRECTION_UNSPECIFIED TrafficDirection = 0
+	// From a client to devproxy.
+	TrafficDirection_TRAFFIC_DIRECTION_FROM_CLIENT TrafficDirection = 1
+	// From devproxy to a client.
+	TrafficDirection_TRAFFIC_DIRECTION_TO_CLIENT TrafficDirection = 2
+	// From devproxy to the backend.
+	TrafficDirection_TRAFFIC_DIRECTION_TO_BACKEND TrafficDirection = 3
+	// From the backend to devproxy.
+	TrafficDirection_TRAFFIC_DIRECTION_FROM_BACKEND TrafficDirection = 4
+)
+
+// Enum value maps for TrafficDirection.
+var (
+	TrafficDirection_name = map[int32]string{
+		0: "TRAFFIC_DIRECTION_UNSPECIFIED",
+		1: "TRAFFIC_DIRECTION_FROM_CLIENT",
+		2: "TRAFFIC_DIRECTION_TO_CLIENT",
+		3: "TRAFFIC_DIRECTION_TO_BACKEND",
+		4: "TRAFFIC_DIRECTION_FROM_BACKEND",
+	}
+	TrafficDirection_value = map[string]int32{
+		"TRAFFIC_DIRECTION_UNSPECIFIED":  0,
+		"TRAFFIC_DIRECTION_FROM_CLIENT":  1,
+		"TRAFFIC_DIRECTION_TO_CLIENT":    2,
+		"TRAFFIC_DIRECTION_TO_BACKEND":   3,
+		"TRAFFIC_DIRECTION_FROM_BACKEND": 4,
+	}
+)
+
+func (x TrafficDirection) Enum() *TrafficDirection {
+	p := new(TrafficDirection)
+	*p = x
+	return p
+}
+
+func (x TrafficDirection) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TrafficDirection) Descriptor() protoreflect.EnumDescriptor {
+	return file_devproxy_v1_control_proto_enumTypes[1].Descriptor()
+}
+
+func (TrafficDirection) Type() protoreflect.EnumType {
+	return &file_devproxy_v1_control_proto_enumTypes[1]
+}
+
+func (x TrafficDirection) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TrafficDirection.Descriptor instead.
+func (TrafficDirection) EnumDescriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{1}
+}
+
+// TrafficKind is what a message is.
+type TrafficKind int32
+
+const (
+	TrafficKind_TRAFFIC_KIND_UNSPECIFIED TrafficKind = 0
+	// A request.
+	TrafficKind_TRAFFIC_KIND_REQUEST TrafficKind = 1
+	// A notification.
+	TrafficKind_TRAFFIC_KIND_NOTIFICATION TrafficKind = 2
+	// A response with a result.
+	TrafficKind_TRAFFIC_KIND_RESULT TrafficKind = 3
+	// A response with an error.
+	TrafficKind_TRAFFIC_KIND_ERROR TrafficKind = 4
+	// What is no JSON-RPC message.
+	TrafficKind_TRAFFIC_KIND_INVALID TrafficKind = 5
+)
+
+// Enum value maps for TrafficKind.
+var (
+	TrafficKind_name = map[int32]string{
+		0: "TRAFFIC_KIND_UNSPECIFIED",
+		1: "TRAFFIC_KIND_REQUEST",
+		2: "TRAFFIC_KIND_NOTIFICATION",
+		3: "TRAFFIC_KIND_RESULT",
+		4: "TRAFFIC_KIND_ERROR",
+		5: "TRAFFIC_KIND_INVALID",
+	}
+	TrafficKind_value = map[string]int32{
+		"TRAFFIC_KIND_UNSPECIFIED":  0,
+		"TRAFFIC_KIND_REQUEST":      1,
+		"TRAFFIC_KIND_NOTIFICATION": 2,
+		"TRAFFIC_KIND_RESULT":       3,
+		"TRAFFIC_KIND_ERROR":        4,
+		"TRAFFIC_KIND_INVALID":      5,
+	}
+)
+
+func (x TrafficKind) Enum() *TrafficKind {
+	p := new(TrafficKind)
+	*p = x
+	return p
+}
+
+func (x TrafficKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TrafficKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_devproxy_v1_control_proto_enumTypes[2].Descriptor()
+}
+
+func (TrafficKind) Type() protoreflect.EnumType {
+	return &file_devproxy_v1_control_proto_enumTypes[2]
+}
+
+func (x TrafficKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TrafficKind.Descriptor instead.
+func (TrafficKind) EnumDescriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{2}
+}
+
 // BackendState is where the backend is in its life.
 type BackendState int32
 
@@ -139,11 +263,11 @@ func (x BackendState) String() string {
 }
 
 func (BackendState) Descriptor() protoreflect.EnumDescriptor {
-	return file_devproxy_v1_control_proto_enumTypes[1].Descriptor()
+	return file_devproxy_v1_control_proto_enumTypes[3].Descriptor()
 }
 
 func (BackendState) Type() protoreflect.EnumType {
-	return &file_devproxy_v1_control_proto_enumTypes[1]
+	return &file_devproxy_v1_control_proto_enumTypes[3]
 }
 
 func (x BackendState) Number() protoreflect.EnumNumber {
@@ -152,7 +276,7 @@ func (x BackendState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BackendState.Descriptor instead.
 func (BackendState) EnumDescriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{1}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
 // GetStatusRequest asks for the status.
@@ -1038,6 +1162,300 @@ func (x *LogEntry) GetText() string {
 	return ""
 }
 
+// StreamTrafficRequest asks for the messages that pass.
+type StreamTrafficRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of this session; 0 means all.
+	Session uint64 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	// Only those of methods that match, and their responses: a name in which "*"
+	// stands for any text; empty means all.
+	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	// How many bytes of each message are wanted; 0 means all.
+	MaxBody uint32 `protobuf:"varint,3,opt,name=max_body,json=maxBody,proto3" json:"max_body,omitempty"`
+	// Whether text that looks secret is shown instead of masked.
+	ShowSecrets   bool `protobuf:"varint,4,opt,name=show_secrets,json=showSecrets,proto3" json:"show_secrets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamTrafficRequest) Reset() {
+	*x = StreamTrafficRequest{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamTrafficRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamTrafficRequest) ProtoMessage() {}
+
+func (x *StreamTrafficRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamTrafficRequest.ProtoReflect.Descriptor instead.
+func (*StreamTrafficRequest) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *StreamTrafficRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *StreamTrafficRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *StreamTrafficRequest) GetMaxBody() uint32 {
+	if x != nil {
+		return x.MaxBody
+	}
+	return 0
+}
+
+func (x *StreamTrafficRequest) GetShowSecrets() bool {
+	if x != nil {
+		return x.ShowSecrets
+	}
+	return false
+}
+
+// StreamTrafficResponse is a message, or a further piece of the one before.
+type StreamTrafficResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is known of the message; absent with further pieces. The first response
+	// of all has neither this nor a body: messages are seen from then on.
+	Entry *TrafficEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// Bytes of the message, masked.
+	Body []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	// Whether the message is complete with this piece.
+	Last          bool `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamTrafficResponse) Reset() {
+	*x = StreamTrafficResponse{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamTrafficResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamTrafficResponse) ProtoMessage() {}
+
+func (x *StreamTrafficResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamTrafficResponse.ProtoReflect.Descriptor instead.
+func (*StreamTrafficResponse) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *StreamTrafficResponse) GetEntry() *TrafficEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *StreamTrafficResponse) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *StreamTrafficResponse) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+// TrafficEntry is a message at one of the two borders.
+type TrafficEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the daemon saw it.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// Which way it crosses which border.
+	Direction TrafficDirection `protobuf:"varint,2,opt,name=direction,proto3,enum=devproxy.v1.TrafficDirection" json:"direction,omitempty"`
+	// The client's session; 0 where a message belongs to nobody in particular.
+	Session uint64 `protobuf:"varint,3,opt,name=session,proto3" json:"session,omitempty"`
+	// Name the client gives itself; empty before it has.
+	ClientName string `protobuf:"bytes,4,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
+	// Generation of the backend; 0 at the clients' border.
+	Generation uint64 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
+	// "legacy", "modern", or empty before that is known.
+	ProtocolEra string `protobuf:"bytes,6,opt,name=protocol_era,json=protocolEra,proto3" json:"protocol_era,omitempty"`
+	// What it is.
+	Kind TrafficKind `protobuf:"varint,7,opt,name=kind,proto3,enum=devproxy.v1.TrafficKind" json:"kind,omitempty"`
+	// Method of it, or of the request it answers; empty if that was not seen.
+	Method string `protobuf:"bytes,8,opt,name=method,proto3" json:"method,omitempty"`
+	// The id as it stands in the message; empty for a notification.
+	Id string `protobuf:"bytes,9,opt,name=id,proto3" json:"id,omitempty"`
+	// Code of an error.
+	ErrorCode int64 `protobuf:"varint,10,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	// How long after its request a response came; absent if that was not seen.
+	Latency *durationpb.Duration `protobuf:"bytes,11,opt,name=latency,proto3" json:"latency,omitempty"`
+	// Size of the message in bytes.
+	Size uint64 `protobuf:"varint,12,opt,name=size,proto3" json:"size,omitempty"`
+	// How many messages before this one were left out because this call did not
+	// keep up.
+	Lost          uint64 `protobuf:"varint,13,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrafficEntry) Reset() {
+	*x = TrafficEntry{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrafficEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrafficEntry) ProtoMessage() {}
+
+func (x *TrafficEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrafficEntry.ProtoReflect.Descriptor instead.
+func (*TrafficEntry) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TrafficEntry) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *TrafficEntry) GetDirection() TrafficDirection {
+	if x != nil {
+		return x.Direction
+	}
+	return TrafficDirection_TRAFFIC_DIRECTION_UNSPECIFIED
+}
+
+func (x *TrafficEntry) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *TrafficEntry) GetClientName() string {
+	if x != nil {
+		return x.ClientName
+	}
+	return ""
+}
+
+func (x *TrafficEntry) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *TrafficEntry) GetProtocolEra() string {
+	if x != nil {
+		return x.ProtocolEra
+	}
+	return ""
+}
+
+func (x *TrafficEntry) GetKind() TrafficKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TrafficKind_TRAFFIC_KIND_UNSPECIFIED
+}
+
+func (x *TrafficEntry) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *TrafficEntry) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TrafficEntry) GetErrorCode() int64 {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return 0
+}
+
+func (x *TrafficEntry) GetLatency() *durationpb.Duration {
+	if x != nil {
+		return x.Latency
+	}
+	return nil
+}
+
+func (x *TrafficEntry) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *TrafficEntry) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
 // ListSessionsRequest asks for the attached clients.
 type ListSessionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1047,7 +1465,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[16]
+	mi := &file_devproxy_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1477,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[16]
+	mi := &file_devproxy_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1490,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 // ListSessionsResponse lists the attached clients.
@@ -1086,7 +1504,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[17]
+	mi := &file_devproxy_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1516,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[17]
+	mi := &file_devproxy_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1529,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1133,7 +1551,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[18]
+	mi := &file_devproxy_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1563,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[18]
+	mi := &file_devproxy_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1576,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ShutdownRequest) GetHandover() bool {
@@ -1179,7 +1597,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[19]
+	mi := &file_devproxy_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1609,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[19]
+	mi := &file_devproxy_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1622,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ShutdownResponse) GetPid() int64 {
@@ -1233,7 +1651,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[20]
+	mi := &file_devproxy_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1663,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[20]
+	mi := &file_devproxy_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1676,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Status) GetDaemon() *Daemon {
@@ -1328,7 +1746,7 @@ type Daemon struct {
 
 func (x *Daemon) Reset() {
 	*x = Daemon{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[21]
+	mi := &file_devproxy_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1758,7 @@ func (x *Daemon) String() string {
 func (*Daemon) ProtoMessage() {}
 
 func (x *Daemon) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[21]
+	mi := &file_devproxy_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1771,7 @@ func (x *Daemon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Daemon.ProtoReflect.Descriptor instead.
 func (*Daemon) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Daemon) GetVersion() string {
@@ -1476,7 +1894,7 @@ type Backend struct {
 
 func (x *Backend) Reset() {
 	*x = Backend{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[22]
+	mi := &file_devproxy_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1906,7 @@ func (x *Backend) String() string {
 func (*Backend) ProtoMessage() {}
 
 func (x *Backend) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[22]
+	mi := &file_devproxy_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1919,7 @@ func (x *Backend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backend.ProtoReflect.Descriptor instead.
 func (*Backend) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Backend) GetState() BackendState {
@@ -1642,7 +2060,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[23]
+	mi := &file_devproxy_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +2072,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[23]
+	mi := &file_devproxy_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +2085,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Exit) GetGeneration() uint64 {
@@ -1743,7 +2161,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[24]
+	mi := &file_devproxy_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +2173,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[24]
+	mi := &file_devproxy_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +2186,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Session) GetId() uint64 {
@@ -1892,7 +2310,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[25]
+	mi := &file_devproxy_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2322,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[25]
+	mi := &file_devproxy_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2335,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Build) GetCommand() string {
@@ -1996,7 +2414,7 @@ type Watch struct {
 
 func (x *Watch) Reset() {
 	*x = Watch{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[26]
+	mi := &file_devproxy_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2426,7 @@ func (x *Watch) String() string {
 func (*Watch) ProtoMessage() {}
 
 func (x *Watch) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[26]
+	mi := &file_devproxy_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2439,7 @@ func (x *Watch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watch.ProtoReflect.Descriptor instead.
 func (*Watch) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Watch) GetPaths() []string {
@@ -2140,7 +2558,35 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x05 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
-	"\x04text\x18\x06 \x01(\tR\x04text\"\x15\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\x86\x01\n" +
+	"\x14StreamTrafficRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x19\n" +
+	"\bmax_body\x18\x03 \x01(\rR\amaxBody\x12!\n" +
+	"\fshow_secrets\x18\x04 \x01(\bR\vshowSecrets\"p\n" +
+	"\x15StreamTrafficResponse\x12/\n" +
+	"\x05entry\x18\x01 \x01(\v2\x19.devproxy.v1.TrafficEntryR\x05entry\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\bR\x04last\"\xcb\x03\n" +
+	"\fTrafficEntry\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12;\n" +
+	"\tdirection\x18\x02 \x01(\x0e2\x1d.devproxy.v1.TrafficDirectionR\tdirection\x12\x18\n" +
+	"\asession\x18\x03 \x01(\x04R\asession\x12\x1f\n" +
+	"\vclient_name\x18\x04 \x01(\tR\n" +
+	"clientName\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x05 \x01(\x04R\n" +
+	"generation\x12!\n" +
+	"\fprotocol_era\x18\x06 \x01(\tR\vprotocolEra\x12,\n" +
+	"\x04kind\x18\a \x01(\x0e2\x18.devproxy.v1.TrafficKindR\x04kind\x12\x16\n" +
+	"\x06method\x18\b \x01(\tR\x06method\x12\x0e\n" +
+	"\x02id\x18\t \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\n" +
+	" \x01(\x03R\terrorCode\x123\n" +
+	"\alatency\x18\v \x01(\v2\x19.google.protobuf.DurationR\alatency\x12\x12\n" +
+	"\x04size\x18\f \x01(\x04R\x04size\x12\x12\n" +
+	"\x04lost\x18\r \x01(\x04R\x04lost\"\x15\n" +
 	"\x13ListSessionsRequest\"H\n" +
 	"\x14ListSessionsResponse\x120\n" +
 	"\bsessions\x18\x01 \x03(\v2\x14.devproxy.v1.SessionR\bsessions\"-\n" +
@@ -2249,7 +2695,20 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x16LOG_SOURCE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12LOG_SOURCE_BACKEND\x10\x01\x12\x14\n" +
 	"\x10LOG_SOURCE_BUILD\x10\x02\x12\x15\n" +
-	"\x11LOG_SOURCE_DAEMON\x10\x03*\x85\x02\n" +
+	"\x11LOG_SOURCE_DAEMON\x10\x03*\xbf\x01\n" +
+	"\x10TrafficDirection\x12!\n" +
+	"\x1dTRAFFIC_DIRECTION_UNSPECIFIED\x10\x00\x12!\n" +
+	"\x1dTRAFFIC_DIRECTION_FROM_CLIENT\x10\x01\x12\x1f\n" +
+	"\x1bTRAFFIC_DIRECTION_TO_CLIENT\x10\x02\x12 \n" +
+	"\x1cTRAFFIC_DIRECTION_TO_BACKEND\x10\x03\x12\"\n" +
+	"\x1eTRAFFIC_DIRECTION_FROM_BACKEND\x10\x04*\xaf\x01\n" +
+	"\vTrafficKind\x12\x1c\n" +
+	"\x18TRAFFIC_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14TRAFFIC_KIND_REQUEST\x10\x01\x12\x1d\n" +
+	"\x19TRAFFIC_KIND_NOTIFICATION\x10\x02\x12\x17\n" +
+	"\x13TRAFFIC_KIND_RESULT\x10\x03\x12\x16\n" +
+	"\x12TRAFFIC_KIND_ERROR\x10\x04\x12\x18\n" +
+	"\x14TRAFFIC_KIND_INVALID\x10\x05*\x85\x02\n" +
 	"\fBackendState\x12\x1d\n" +
 	"\x19BACKEND_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12BACKEND_STATE_IDLE\x10\x01\x12\x1a\n" +
@@ -2259,7 +2718,7 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x16BACKEND_STATE_DRAINING\x10\x05\x12\x1a\n" +
 	"\x16BACKEND_STATE_STOPPING\x10\x06\x12\x19\n" +
 	"\x15BACKEND_STATE_BACKOFF\x10\a\x12\x18\n" +
-	"\x14BACKEND_STATE_FAILED\x10\b2\xe8\x04\n" +
+	"\x14BACKEND_STATE_FAILED\x10\b2\xc2\x05\n" +
 	"\x0eControlService\x12J\n" +
 	"\tGetStatus\x12\x1d.devproxy.v1.GetStatusRequest\x1a\x1e.devproxy.v1.GetStatusResponse\x12R\n" +
 	"\vWatchStatus\x12\x1f.devproxy.v1.WatchStatusRequest\x1a .devproxy.v1.WatchStatusResponse0\x01\x12@\n" +
@@ -2267,7 +2726,8 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x04Stop\x12\x18.devproxy.v1.StopRequest\x1a\x19.devproxy.v1.StopResponse0\x01\x12F\n" +
 	"\aRestart\x12\x1b.devproxy.v1.RestartRequest\x1a\x1c.devproxy.v1.RestartResponse0\x01\x12O\n" +
 	"\n" +
-	"StreamLogs\x12\x1e.devproxy.v1.StreamLogsRequest\x1a\x1f.devproxy.v1.StreamLogsResponse0\x01\x12S\n" +
+	"StreamLogs\x12\x1e.devproxy.v1.StreamLogsRequest\x1a\x1f.devproxy.v1.StreamLogsResponse0\x01\x12X\n" +
+	"\rStreamTraffic\x12!.devproxy.v1.StreamTrafficRequest\x1a\".devproxy.v1.StreamTrafficResponse0\x01\x12S\n" +
 	"\fListSessions\x12 .devproxy.v1.ListSessionsRequest\x1a!.devproxy.v1.ListSessionsResponse\x12G\n" +
 	"\bShutdown\x12\x1c.devproxy.v1.ShutdownRequest\x1a\x1d.devproxy.v1.ShutdownResponseB9Z7github.com/debugmcp/devproxy/api/devproxy/v1;devproxyv1b\x06proto3"
 
@@ -2283,98 +2743,110 @@ func file_devproxy_v1_control_proto_rawDescGZIP() []byte {
 	return file_devproxy_v1_control_proto_rawDescData
 }
 
-var file_devproxy_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_devproxy_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_devproxy_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_devproxy_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_devproxy_v1_control_proto_goTypes = []any{
 	(LogSource)(0),                // 0: devproxy.v1.LogSource
-	(BackendState)(0),             // 1: devproxy.v1.BackendState
-	(*GetStatusRequest)(nil),      // 2: devproxy.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 3: devproxy.v1.GetStatusResponse
-	(*WatchStatusRequest)(nil),    // 4: devproxy.v1.WatchStatusRequest
-	(*WatchStatusResponse)(nil),   // 5: devproxy.v1.WatchStatusResponse
-	(*StartRequest)(nil),          // 6: devproxy.v1.StartRequest
-	(*StartResponse)(nil),         // 7: devproxy.v1.StartResponse
-	(*StopRequest)(nil),           // 8: devproxy.v1.StopRequest
-	(*StopResponse)(nil),          // 9: devproxy.v1.StopResponse
-	(*RestartRequest)(nil),        // 10: devproxy.v1.RestartRequest
-	(*EnvironmentChange)(nil),     // 11: devproxy.v1.EnvironmentChange
-	(*RestartResponse)(nil),       // 12: devproxy.v1.RestartResponse
-	(*Step)(nil),                  // 13: devproxy.v1.Step
-	(*Outcome)(nil),               // 14: devproxy.v1.Outcome
-	(*StreamLogsRequest)(nil),     // 15: devproxy.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 16: devproxy.v1.StreamLogsResponse
-	(*LogEntry)(nil),              // 17: devproxy.v1.LogEntry
-	(*ListSessionsRequest)(nil),   // 18: devproxy.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 19: devproxy.v1.ListSessionsResponse
-	(*ShutdownRequest)(nil),       // 20: devproxy.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),      // 21: devproxy.v1.ShutdownResponse
-	(*Status)(nil),                // 22: devproxy.v1.Status
-	(*Daemon)(nil),                // 23: devproxy.v1.Daemon
-	(*Backend)(nil),               // 24: devproxy.v1.Backend
-	(*Exit)(nil),                  // 25: devproxy.v1.Exit
-	(*Session)(nil),               // 26: devproxy.v1.Session
-	(*Build)(nil),                 // 27: devproxy.v1.Build
-	(*Watch)(nil),                 // 28: devproxy.v1.Watch
-	nil,                           // 29: devproxy.v1.EnvironmentChange.OverridesEntry
-	nil,                           // 30: devproxy.v1.Backend.EnvironmentOverridesEntry
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(TrafficDirection)(0),         // 1: devproxy.v1.TrafficDirection
+	(TrafficKind)(0),              // 2: devproxy.v1.TrafficKind
+	(BackendState)(0),             // 3: devproxy.v1.BackendState
+	(*GetStatusRequest)(nil),      // 4: devproxy.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 5: devproxy.v1.GetStatusResponse
+	(*WatchStatusRequest)(nil),    // 6: devproxy.v1.WatchStatusRequest
+	(*WatchStatusResponse)(nil),   // 7: devproxy.v1.WatchStatusResponse
+	(*StartRequest)(nil),          // 8: devproxy.v1.StartRequest
+	(*StartResponse)(nil),         // 9: devproxy.v1.StartResponse
+	(*StopRequest)(nil),           // 10: devproxy.v1.StopRequest
+	(*StopResponse)(nil),          // 11: devproxy.v1.StopResponse
+	(*RestartRequest)(nil),        // 12: devproxy.v1.RestartRequest
+	(*EnvironmentChange)(nil),     // 13: devproxy.v1.EnvironmentChange
+	(*RestartResponse)(nil),       // 14: devproxy.v1.RestartResponse
+	(*Step)(nil),                  // 15: devproxy.v1.Step
+	(*Outcome)(nil),               // 16: devproxy.v1.Outcome
+	(*StreamLogsRequest)(nil),     // 17: devproxy.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 18: devproxy.v1.StreamLogsResponse
+	(*LogEntry)(nil),              // 19: devproxy.v1.LogEntry
+	(*StreamTrafficRequest)(nil),  // 20: devproxy.v1.StreamTrafficRequest
+	(*StreamTrafficResponse)(nil), // 21: devproxy.v1.StreamTrafficResponse
+	(*TrafficEntry)(nil),          // 22: devproxy.v1.TrafficEntry
+	(*ListSessionsRequest)(nil),   // 23: devproxy.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 24: devproxy.v1.ListSessionsResponse
+	(*ShutdownRequest)(nil),       // 25: devproxy.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),      // 26: devproxy.v1.ShutdownResponse
+	(*Status)(nil),                // 27: devproxy.v1.Status
+	(*Daemon)(nil),                // 28: devproxy.v1.Daemon
+	(*Backend)(nil),               // 29: devproxy.v1.Backend
+	(*Exit)(nil),                  // 30: devproxy.v1.Exit
+	(*Session)(nil),               // 31: devproxy.v1.Session
+	(*Build)(nil),                 // 32: devproxy.v1.Build
+	(*Watch)(nil),                 // 33: devproxy.v1.Watch
+	nil,                           // 34: devproxy.v1.EnvironmentChange.OverridesEntry
+	nil,                           // 35: devproxy.v1.Backend.EnvironmentOverridesEntry
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
 }
 var file_devproxy_v1_control_proto_depIdxs = []int32{
-	22, // 0: devproxy.v1.GetStatusResponse.status:type_name -> devproxy.v1.Status
-	22, // 1: devproxy.v1.WatchStatusResponse.status:type_name -> devproxy.v1.Status
-	13, // 2: devproxy.v1.StartResponse.step:type_name -> devproxy.v1.Step
-	13, // 3: devproxy.v1.StopResponse.step:type_name -> devproxy.v1.Step
-	11, // 4: devproxy.v1.RestartRequest.environment:type_name -> devproxy.v1.EnvironmentChange
-	29, // 5: devproxy.v1.EnvironmentChange.overrides:type_name -> devproxy.v1.EnvironmentChange.OverridesEntry
-	13, // 6: devproxy.v1.RestartResponse.step:type_name -> devproxy.v1.Step
-	24, // 7: devproxy.v1.Step.backend:type_name -> devproxy.v1.Backend
-	27, // 8: devproxy.v1.Step.build:type_name -> devproxy.v1.Build
-	14, // 9: devproxy.v1.Step.outcome:type_name -> devproxy.v1.Outcome
+	27, // 0: devproxy.v1.GetStatusResponse.status:type_name -> devproxy.v1.Status
+	27, // 1: devproxy.v1.WatchStatusResponse.status:type_name -> devproxy.v1.Status
+	15, // 2: devproxy.v1.StartResponse.step:type_name -> devproxy.v1.Step
+	15, // 3: devproxy.v1.StopResponse.step:type_name -> devproxy.v1.Step
+	13, // 4: devproxy.v1.RestartRequest.environment:type_name -> devproxy.v1.EnvironmentChange
+	34, // 5: devproxy.v1.EnvironmentChange.overrides:type_name -> devproxy.v1.EnvironmentChange.OverridesEntry
+	15, // 6: devproxy.v1.RestartResponse.step:type_name -> devproxy.v1.Step
+	29, // 7: devproxy.v1.Step.backend:type_name -> devproxy.v1.Backend
+	32, // 8: devproxy.v1.Step.build:type_name -> devproxy.v1.Build
+	16, // 9: devproxy.v1.Step.outcome:type_name -> devproxy.v1.Outcome
 	0,  // 10: devproxy.v1.StreamLogsRequest.sources:type_name -> devproxy.v1.LogSource
-	17, // 11: devproxy.v1.StreamLogsResponse.entry:type_name -> devproxy.v1.LogEntry
-	31, // 12: devproxy.v1.LogEntry.time:type_name -> google.protobuf.Timestamp
+	19, // 11: devproxy.v1.StreamLogsResponse.entry:type_name -> devproxy.v1.LogEntry
+	36, // 12: devproxy.v1.LogEntry.time:type_name -> google.protobuf.Timestamp
 	0,  // 13: devproxy.v1.LogEntry.source:type_name -> devproxy.v1.LogSource
-	26, // 14: devproxy.v1.ListSessionsResponse.sessions:type_name -> devproxy.v1.Session
-	23, // 15: devproxy.v1.Status.daemon:type_name -> devproxy.v1.Daemon
-	24, // 16: devproxy.v1.Status.backend:type_name -> devproxy.v1.Backend
-	26, // 17: devproxy.v1.Status.sessions:type_name -> devproxy.v1.Session
-	27, // 18: devproxy.v1.Status.build:type_name -> devproxy.v1.Build
-	28, // 19: devproxy.v1.Status.watch:type_name -> devproxy.v1.Watch
-	31, // 20: devproxy.v1.Daemon.start_time:type_name -> google.protobuf.Timestamp
-	31, // 21: devproxy.v1.Daemon.idle_deadline:type_name -> google.protobuf.Timestamp
-	1,  // 22: devproxy.v1.Backend.state:type_name -> devproxy.v1.BackendState
-	31, // 23: devproxy.v1.Backend.ready_time:type_name -> google.protobuf.Timestamp
-	30, // 24: devproxy.v1.Backend.environment_overrides:type_name -> devproxy.v1.Backend.EnvironmentOverridesEntry
-	25, // 25: devproxy.v1.Backend.last_exit:type_name -> devproxy.v1.Exit
-	31, // 26: devproxy.v1.Backend.retry_time:type_name -> google.protobuf.Timestamp
-	31, // 27: devproxy.v1.Exit.time:type_name -> google.protobuf.Timestamp
-	31, // 28: devproxy.v1.Session.attach_time:type_name -> google.protobuf.Timestamp
-	31, // 29: devproxy.v1.Session.last_time:type_name -> google.protobuf.Timestamp
-	31, // 30: devproxy.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	32, // 31: devproxy.v1.Build.duration:type_name -> google.protobuf.Duration
-	31, // 32: devproxy.v1.Watch.last_change_time:type_name -> google.protobuf.Timestamp
-	2,  // 33: devproxy.v1.ControlService.GetStatus:input_type -> devproxy.v1.GetStatusRequest
-	4,  // 34: devproxy.v1.ControlService.WatchStatus:input_type -> devproxy.v1.WatchStatusRequest
-	6,  // 35: devproxy.v1.ControlService.Start:input_type -> devproxy.v1.StartRequest
-	8,  // 36: devproxy.v1.ControlService.Stop:input_type -> devproxy.v1.StopRequest
-	10, // 37: devproxy.v1.ControlService.Restart:input_type -> devproxy.v1.RestartRequest
-	15, // 38: devproxy.v1.ControlService.StreamLogs:input_type -> devproxy.v1.StreamLogsRequest
-	18, // 39: devproxy.v1.ControlService.ListSessions:input_type -> devproxy.v1.ListSessionsRequest
-	20, // 40: devproxy.v1.ControlService.Shutdown:input_type -> devproxy.v1.ShutdownRequest
-	3,  // 41: devproxy.v1.ControlService.GetStatus:output_type -> devproxy.v1.GetStatusResponse
-	5,  // 42: devproxy.v1.ControlService.WatchStatus:output_type -> devproxy.v1.WatchStatusResponse
-	7,  // 43: devproxy.v1.ControlService.Start:output_type -> devproxy.v1.StartResponse
-	9,  // 44: devproxy.v1.ControlService.Stop:output_type -> devproxy.v1.StopResponse
-	12, // 45: devproxy.v1.ControlService.Restart:output_type -> devproxy.v1.RestartResponse
-	16, // 46: devproxy.v1.ControlService.StreamLogs:output_type -> devproxy.v1.StreamLogsResponse
-	19, // 47: devproxy.v1.ControlService.ListSessions:output_type -> devproxy.v1.ListSessionsResponse
-	21, // 48: devproxy.v1.ControlService.Shutdown:output_type -> devproxy.v1.ShutdownResponse
-	41, // [41:49] is the sub-list for method output_type
-	33, // [33:41] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	22, // 14: devproxy.v1.StreamTrafficResponse.entry:type_name -> devproxy.v1.TrafficEntry
+	36, // 15: devproxy.v1.TrafficEntry.time:type_name -> google.protobuf.Timestamp
+	1,  // 16: devproxy.v1.TrafficEntry.direction:type_name -> devproxy.v1.TrafficDirection
+	2,  // 17: devproxy.v1.TrafficEntry.kind:type_name -> devproxy.v1.TrafficKind
+	37, // 18: devproxy.v1.TrafficEntry.latency:type_name -> google.protobuf.Duration
+	31, // 19: devproxy.v1.ListSessionsResponse.sessions:type_name -> devproxy.v1.Session
+	28, // 20: devproxy.v1.Status.daemon:type_name -> devproxy.v1.Daemon
+	29, // 21: devproxy.v1.Status.backend:type_name -> devproxy.v1.Backend
+	31, // 22: devproxy.v1.Status.sessions:type_name -> devproxy.v1.Session
+	32, // 23: devproxy.v1.Status.build:type_name -> devproxy.v1.Build
+	33, // 24: devproxy.v1.Status.watch:type_name -> devproxy.v1.Watch
+	36, // 25: devproxy.v1.Daemon.start_time:type_name -> google.protobuf.Timestamp
+	36, // 26: devproxy.v1.Daemon.idle_deadline:type_name -> google.protobuf.Timestamp
+	3,  // 27: devproxy.v1.Backend.state:type_name -> devproxy.v1.BackendState
+	36, // 28: devproxy.v1.Backend.ready_time:type_name -> google.protobuf.Timestamp
+	35, // 29: devproxy.v1.Backend.environment_overrides:type_name -> devproxy.v1.Backend.EnvironmentOverridesEntry
+	30, // 30: devproxy.v1.Backend.last_exit:type_name -> devproxy.v1.Exit
+	36, // 31: devproxy.v1.Backend.retry_time:type_name -> google.protobuf.Timestamp
+	36, // 32: devproxy.v1.Exit.time:type_name -> google.protobuf.Timestamp
+	36, // 33: devproxy.v1.Session.attach_time:type_name -> google.protobuf.Timestamp
+	36, // 34: devproxy.v1.Session.last_time:type_name -> google.protobuf.Timestamp
+	36, // 35: devproxy.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	37, // 36: devproxy.v1.Build.duration:type_name -> google.protobuf.Duration
+	36, // 37: devproxy.v1.Watch.last_change_time:type_name -> google.protobuf.Timestamp
+	4,  // 38: devproxy.v1.ControlService.GetStatus:input_type -> devproxy.v1.GetStatusRequest
+	6,  // 39: devproxy.v1.ControlService.WatchStatus:input_type -> devproxy.v1.WatchStatusRequest
+	8,  // 40: devproxy.v1.ControlService.Start:input_type -> devproxy.v1.StartRequest
+	10, // 41: devproxy.v1.ControlService.Stop:input_type -> devproxy.v1.StopRequest
+	12, // 42: devproxy.v1.ControlService.Restart:input_type -> devproxy.v1.RestartRequest
+	17, // 43: devproxy.v1.ControlService.StreamLogs:input_type -> devproxy.v1.StreamLogsRequest
+	20, // 44: devproxy.v1.ControlService.StreamTraffic:input_type -> devproxy.v1.StreamTrafficRequest
+	23, // 45: devproxy.v1.ControlService.ListSessions:input_type -> devproxy.v1.ListSessionsRequest
+	25, // 46: devproxy.v1.ControlService.Shutdown:input_type -> devproxy.v1.ShutdownRequest
+	5,  // 47: devproxy.v1.ControlService.GetStatus:output_type -> devproxy.v1.GetStatusResponse
+	7,  // 48: devproxy.v1.ControlService.WatchStatus:output_type -> devproxy.v1.WatchStatusResponse
+	9,  // 49: devproxy.v1.ControlService.Start:output_type -> devproxy.v1.StartResponse
+	11, // 50: devproxy.v1.ControlService.Stop:output_type -> devproxy.v1.StopResponse
+	14, // 51: devproxy.v1.ControlService.Restart:output_type -> devproxy.v1.RestartResponse
+	18, // 52: devproxy.v1.ControlService.StreamLogs:output_type -> devproxy.v1.StreamLogsResponse
+	21, // 53: devproxy.v1.ControlService.StreamTraffic:output_type -> devproxy.v1.StreamTrafficResponse
+	24, // 54: devproxy.v1.ControlService.ListSessions:output_type -> devproxy.v1.ListSessionsResponse
+	26, // 55: devproxy.v1.ControlService.Shutdown:output_type -> devproxy.v1.ShutdownResponse
+	47, // [47:56] is the sub-list for method output_type
+	38, // [38:47] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_devproxy_v1_control_proto_init() }
@@ -2388,14 +2860,14 @@ func file_devproxy_v1_control_proto_init() {
 		(*Step_Build)(nil),
 		(*Step_Outcome)(nil),
 	}
-	file_devproxy_v1_control_proto_msgTypes[21].OneofWrappers = []any{}
+	file_devproxy_v1_control_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_devproxy_v1_control_proto_rawDesc), len(file_devproxy_v1_control_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   29,
+			NumEnums:      4,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,14 +19,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ControlService_GetStatus_FullMethodName    = "/devproxy.v1.ControlService/GetStatus"
-	ControlService_WatchStatus_FullMethodName  = "/devproxy.v1.ControlService/WatchStatus"
-	ControlService_Start_FullMethodName        = "/devproxy.v1.ControlService/Start"
-	ControlService_Stop_FullMethodName         = "/devproxy.v1.ControlService/Stop"
-	ControlService_Restart_FullMethodName      = "/devproxy.v1.ControlService/Restart"
-	ControlService_StreamLogs_FullMethodName   = "/devproxy.v1.ControlService/StreamLogs"
-	ControlService_ListSessions_FullMethodName = "/devproxy.v1.ControlService/ListSessions"
-	ControlService_Shutdown_FullMethodName     = "/devproxy.v1.ControlService/Shutdown"
+	ControlService_GetStatus_FullMethodName     = "/devproxy.v1.ControlService/GetStatus"
+	ControlService_WatchStatus_FullMethodName   = "/devproxy.v1.ControlService/WatchStatus"
+	ControlService_Start_FullMethodName         = "/devproxy.v1.ControlService/Start"
+	ControlService_Stop_FullMethodName          = "/devproxy.v1.ControlService/Stop"
+	ControlService_Restart_FullMethodName       = "/devproxy.v1.ControlService/Restart"
+	ControlService_StreamLogs_FullMethodName    = "/devproxy.v1.ControlService/StreamLogs"
+	ControlService_StreamTraffic_FullMethodName = "/devproxy.v1.ControlService/StreamTraffic"
+	ControlService_ListSessions_FullMethodName  = "/devproxy.v1.ControlService/ListSessions"
+	ControlService_Shutdown_FullMethodName      = "/devproxy.v1.ControlService/Shutdown"
 )
 
 // ControlServiceClient is the client API for ControlService service.
@@ -48,6 +49,10 @@ type ControlServiceClient interface {
 	Restart(ctx context.Context, in *RestartRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RestartResponse], error)
 	// StreamLogs sends recent log entries and then, if asked, new ones.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
+	// StreamTraffic sends the JSON-RPC messages that pass from now on, at both
+	// borders, until the call is cancelled. It is refused with RESOURCE_EXHAUSTED
+	// while too many others run.
+	StreamTraffic(ctx context.Context, in *StreamTrafficRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamTrafficResponse], error)
 	// ListSessions returns the attached clients.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// Shutdown stops the backend and ends the daemon.
@@ -167,6 +172,25 @@ func (c *controlServiceClient) StreamLogs(ctx context.Context, in *StreamLogsReq
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ControlService_StreamLogsClient = grpc.ServerStreamingClient[StreamLogsResponse]
 
+func (c *controlServiceClient) StreamTraffic(ctx context.Context, in *StreamTrafficRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamTrafficResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[5], ControlService_StreamTraffic_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StreamTrafficRequest, StreamTrafficResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_StreamTrafficClient = grpc.ServerStreamingClient[StreamTrafficResponse]
+
 func (c *controlServiceClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListSessionsResponse)
@@ -206,6 +230,10 @@ type ControlServiceServer interface {
 	Restart(*RestartRequest, grpc.ServerStreamingServer[RestartResponse]) error
 	// StreamLogs sends recent log entries and then, if asked, new ones.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
+	// StreamTraffic sends the JSON-RPC messages that pass from now on, at both
+	// borders, until the call is cancelled. It is refused with RESOURCE_EXHAUSTED
+	// while too many others run.
+	StreamTraffic(*StreamTrafficRequest, grpc.ServerStreamingServer[StreamTrafficResponse]) error
 	// ListSessions returns the attached clients.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// Shutdown stops the backend and ends the daemon.
@@ -237,6 +265,9 @@ func (UnimplementedControlServiceServer) Restart(*RestartRequest, grpc.ServerStr
 }
 func (UnimplementedControlServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
+}
+func (UnimplementedControlServiceServer) StreamTraffic(*StreamTrafficRequest, grpc.ServerStreamingServer[StreamTrafficResponse]) error {
+	return status.Error(codes.Unimplemented, "method StreamTraffic not implemented")
 }
 func (UnimplementedControlServiceServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
@@ -338,6 +369,17 @@ func _ControlService_StreamLogs_Handler(srv interface{}, stream grpc.ServerStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ControlService_StreamLogsServer = grpc.ServerStreamingServer[StreamLogsResponse]
 
+func _ControlService_StreamTraffic_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(StreamTrafficRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServiceServer).StreamTraffic(m, &grpc.GenericServerStream[StreamTrafficRequest, StreamTrafficResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_StreamTrafficServer = grpc.ServerStreamingServer[StreamTrafficResponse]
+
 func _ControlService_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListSessionsRequest)
 	if err := dec(in); err != nil {
@@ -418,6 +460,11 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "StreamLogs",
 			Handler:       _ControlService_StreamLogs_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "StreamTraffic",
+			Handler:       _ControlService_StreamTraffic_Handler,
 			ServerStreams: true,
 		},
 	},
