@@ -5,7 +5,40 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/debugmcp/devproxy/internal/project"
 )
+
+// A client that is stopped in the middle of a start keeps its lock. Others leave
+// it the time that a start takes, and then start a daemon themselves.
+func TestStartLockThatIsNotGivenBack(t *testing.T) {
+	p := project.Project{StateDir: t.TempDir()}
+	stopped := flock.New(p.StartLock())
+	if held, err := stopped.TryLock(); !held || err != nil {
+		t.Fatalf("%v, %v", held, err)
+	}
+	for _, test := range []struct {
+		waited time.Duration
+		want   bool
+	}{{0, false}, {startLockPatience / 2, false}, {startLockPatience + time.Second, true}} {
+		s := starter{began: time.Now().Add(-test.waited), lock: flock.New(p.StartLock())}
+		if got := s.mayStart(); got != test.want {
+			t.Errorf("after %v it may start a daemon: %v", test.waited, got)
+		}
+		s.unlock()
+	}
+	if err := stopped.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	s := starter{began: time.Now(), lock: flock.New(p.StartLock())}
+	defer s.unlock()
+	if !s.mayStart() {
+		t.Error("a lock that was given back keeps it from starting a daemon")
+	}
+}
 
 func TestLargeStartLogIsBegunAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "start.log")
