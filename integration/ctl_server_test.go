@@ -86,3 +86,65 @@ func TestCtlCancelsACall(t *testing.T) {
 	}
 	p.awaitLog(t, "backend", "fixture: slow was cancelled", 1)
 }
+
+// A trace shows a call four times: as the client and as the server have it, who
+// speak different eras here.
+func TestCtlTracesACall(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.use(t, backendNamed(t, "go-http"))
+	p.startDaemon(t)
+	trace := exec.Command(program(t, "devproxyctl"), "trace", "--json", "--method", "tools/*")
+	trace.Dir, trace.Env = p.root, p.terminalEnv()
+	traced, said := &lockedBuffer{}, &lockedBuffer{}
+	trace.Stdout, trace.Stderr = traced, said
+	if err := trace.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitText(t, said, "tracing "+p.root)
+	p.ctl(t, "call", "echo", "--arg", "text=hi", "--arg", "apiKey=abcdefgh")
+	awaitText(t, traced, `"direction":"to-client","session":1,"client":"devproxyctl","era":"modern","kind":"result","method":"tools/call"`)
+	if err := trace.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := trace.Wait(); err != nil { // Ctrl-C is how a trace ends
+		t.Errorf("%v, stderr\n%s", err, said)
+	}
+	type crossing struct {
+		Direction, Client, Era, Kind, Method string
+		Session, Generation                  int
+		LatencyMs                            *float64
+		Message                              json.RawMessage
+	}
+	ways := map[string]crossing{}
+	decoder := json.NewDecoder(strings.NewReader(traced.String()))
+	for decoder.More() {
+		var c crossing
+		if err := decoder.Decode(&c); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(c.Method, "tools/") {
+			t.Errorf("%s passes --method tools/*", c.Method)
+		}
+		if c.Method == "tools/call" {
+			ways[c.Direction] = c
+		}
+	}
+	for direction, want := range map[string]crossing{
+		"from-client": {Era: "modern", Kind: "request"}, "to-backend": {Era: "legacy", Kind: "request", Generation: 1},
+		"from-backend": {Era: "legacy", Kind: "result", Generation: 1}, "to-client": {Era: "modern", Kind: "result"},
+	} {
+		c := ways[direction]
+		isResult := want.Kind == "result"
+		if c.Era != want.Era || c.Kind != want.Kind || c.Generation != want.Generation || c.Session != 1 || c.Client != "devproxyctl" || (c.LatencyMs != nil) != isResult {
+			t.Errorf("%s is %+v", direction, c)
+		}
+		if text := string(c.Message); strings.Contains(text, "abcdefgh") || !isResult && !strings.Contains(text, `"apiKey":"***"`) {
+			t.Errorf("%s shows %s", direction, text)
+		}
+		// Only the modern era has its version in every request.
+		if modern := strings.Contains(string(c.Message), "io.modelcontextprotocol/protocolVersion"); !isResult && modern != (want.Era == "modern") {
+			t.Errorf("%s is %s", direction, c.Message)
+		}
+	}
+}

@@ -40,7 +40,7 @@ func (c controlFuncs) Shutdown(context.Context, *devproxyv1.ShutdownRequest) (*d
 }
 
 // control returns a client of a daemon that serves these functions.
-func control(t *testing.T, funcs controlFuncs) *Client {
+func control(t *testing.T, funcs devproxyv1.ControlServiceServer) *Client {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer(grpc.WaitForHandlers(true))
