@@ -4,6 +4,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,4 +167,36 @@ func TestEagerAndEnvironment(t *testing.T) {
 	for name, want := range map[string]string{"FROM_FILE": "file", "BOTH": "toml", "FROM_TERMINAL": "yes", "MCP_EXIT_ON_STDIN_CLOSE": "1"} {
 		c.wantText(t, want, "env", object{"name": name})
 	}
+}
+
+// Nobody drops the tools of a server that has many, and the dev tools come behind
+// all of them.
+func TestManyTools(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.use(t, backendNamed(t, "go-stdio"))
+	var many []string
+	for i := range 900 { // a page of the Go SDK has 1000, and not every client turns it
+		many = append(many, fmt.Sprintf("tool%04d", i))
+	}
+	p.rebuild(t, many...)
+	for _, kind := range []string{"ts2-auto", "ts1", "go"} {
+		c := p.client(t, kind)
+		c.connect(t)
+		tools := c.tools(t)
+		known := map[string]bool{}
+		for _, tool := range tools {
+			known[tool] = true
+		}
+		for _, want := range many {
+			if !known[want] {
+				t.Fatalf("%s sees %d tools, without %s", kind, len(tools), want)
+			}
+		}
+		if tail := tools[max(0, len(tools)-len(devTools)):]; !slices.Equal(tail, devTools) {
+			t.Errorf("%s: the last tools are %v, want %v", kind, tail, devTools)
+		}
+		c.wantText(t, many[len(many)-1], many[len(many)-1], nil)
+	}
+	p.wantStarts(t, 1)
 }
