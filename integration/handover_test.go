@@ -443,6 +443,34 @@ func TestHandoverDrains(t *testing.T) {
 	}
 }
 
+// Several people restart the daemon at once: each gets one that serves. No other
+// waits for its chance behind it, to serve when that one is stopped at the end.
+func TestRestartsOfTheDaemonAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.use(t, backendNamed(t, "go-stdio"))
+	p.startDaemon(t)
+	c := p.raw(t)
+	c.initialize(t)
+	for round := range 3 {
+		outcomes := make([]outcome, 3)
+		var restarts sync.WaitGroup
+		for i := range outcomes {
+			restarts.Go(func() { outcomes[i] = p.run(t, "devproxyd", "restart") })
+		}
+		restarts.Wait()
+		for _, o := range outcomes {
+			if o.code != 0 {
+				t.Errorf("devproxyd restart: %v", o)
+			}
+		}
+		c.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`, round)
+		if answer := c.awaitID(t, fmt.Sprint(round)); !strings.Contains(string(answer.Result), `"hi"`) {
+			t.Errorf("echo gave %s", answer.line)
+		}
+	}
+}
+
 // A faulty configuration does not cost the daemon that runs.
 func TestRestartOfTheDaemonIsRefusedForAFaultyFile(t *testing.T) {
 	t.Parallel()

@@ -435,9 +435,11 @@ func TestHoursWithoutADaemon(t *testing.T) {
 		err  error
 		most int
 	}{
-		"nobody there":  {client.ErrNoDaemon, int(time.Hour/quickMost) + 20},
-		"cannot start":  {&client.StartError{Err: errors.New("no")}, int(time.Hour/lastingMost) + 20},
-		"lives briefly": {nil, int(time.Hour/quickMost) + 20},
+		"nobody there":    {client.ErrNoDaemon, int(time.Hour/quickMost) + 20},
+		"does not answer": {client.ErrNotServing, int(time.Hour/quickMost) + 20},
+		"cannot start":    {&client.StartError{Err: errors.New("no")}, int(time.Hour/lastingMost) + 20},
+		"does not fit":    {&client.IncompatibleError{}, int(time.Hour/lastingMost) + 20},
+		"lives briefly":   {nil, int(time.Hour/quickMost) + 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, false, func(w *world) {

@@ -29,6 +29,9 @@ var (
 	// a daemon that starts, ends, is stopped or stuck. Starting another one
 	// would not help.
 	ErrNotServing = errors.New("the daemon does not answer")
+	// ErrHungUp is an ErrNotServing of one that took the connection and closed it,
+	// as a daemon does in the moment of its end.
+	ErrHungUp = fmt.Errorf("%w: it closed the connection", ErrNotServing)
 
 	errDialTimeout = fmt.Errorf("no answer within %s", DialTimeout)
 	errConnLost    = errors.New("the connection to the daemon was lost")
@@ -135,14 +138,16 @@ func once(conn net.Conn) func(context.Context, string) (net.Conn, error) {
 // awaitReady returns nil once the other end has sent its HTTP/2 settings: it
 // serves, and not only listens.
 func awaitReady(ctx context.Context, cc *grpc.ClientConn) error {
-	cc.Connect()
 	for {
+		// Also where it is idle because the connection is over again: then there is
+		// no second one.
+		cc.Connect()
 		state := cc.GetState()
 		switch state {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			return fmt.Errorf("%w: it closed the connection", ErrNotServing)
+			return ErrHungUp
 		case connectivity.Idle, connectivity.Connecting:
 		}
 		if !cc.WaitForStateChange(ctx, state) {

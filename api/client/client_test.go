@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -204,7 +205,7 @@ func TestDialOfOneThatDoesNotServe(t *testing.T) {
 	impatient := errors.New("impatient")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, impatient)
 	defer cancel()
-	if _, err := Dial(ctx, socket); !errors.Is(err, ErrNotServing) || !errors.Is(err, impatient) {
+	if _, err := Dial(ctx, socket); !errors.Is(err, ErrNotServing) || errors.Is(err, ErrHungUp) || !errors.Is(err, impatient) {
 		t.Errorf("one that only listens gives %v", err)
 	}
 
@@ -217,8 +218,41 @@ func TestDialOfOneThatDoesNotServe(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	if _, err := Dial(t.Context(), socket); !errors.Is(err, ErrNotServing) {
+	if _, err := Dial(t.Context(), socket); !errors.Is(err, ErrNotServing) || !errors.Is(err, ErrHungUp) {
 		t.Errorf("one that hangs up gives %v", err)
+	}
+}
+
+// A daemon that ends says goodbye to whoever has just come: to him it is gone, and
+// not silent.
+func TestDialOfOneThatEnds(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "s")
+	l := mustListen(t, socket)
+	goodbye := []byte{
+		0, 0, 0, 4, 0, 0, 0, 0, 0, // SETTINGS
+		0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // GOAWAY
+	}
+	go func() { // ends with l
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write(goodbye)
+			_, _ = io.Copy(io.Discard, conn) // until the other end has heard it
+			_ = conn.Close()
+		}
+	}()
+	for range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), DialTimeout/2)
+		c, err := Dial(ctx, socket)
+		cancel()
+		if err == nil {
+			err = c.Close() // it was ready for a moment
+		}
+		if err != nil && !errors.Is(err, ErrHungUp) {
+			t.Fatalf("Dial = %v", err)
+		}
 	}
 }
 

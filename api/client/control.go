@@ -176,6 +176,11 @@ type rpcError struct{ status *status.Status }
 func (e *rpcError) Error() string              { return e.status.Message() }
 func (e *rpcError) GRPCStatus() *status.Status { return e.status }
 
+// Is reports that a daemon which is gone, or goes, does not answer.
+func (e *rpcError) Is(target error) bool {
+	return target == ErrNotServing && e.status.Code() == codes.Unavailable
+}
+
 // StatusJSON returns a status as compact JSON with the field names of the
 // protobuf JSON mapping, nothing left out.
 func StatusJSON(s *Status) ([]byte, error) {

@@ -32,6 +32,9 @@ const (
 	// startLockPatience is how long a client lets another one start the daemon
 	// before it starts one itself: the other may be stopped with the lock held.
 	startLockPatience = 5 * time.Second
+	// handoverGap is how long nobody serves between two daemons of which the first
+	// has ended, at most: the second waits for nothing else.
+	handoverGap = time.Second
 	// maxStartLog is the size above which the start log is begun anew. It holds
 	// a few lines per start and the trace of a crash.
 	maxStartLog = 256 << 10
@@ -156,6 +159,7 @@ type starter struct {
 
 // child is a daemon process that we started.
 type child struct {
+	pid int64
 	log *startLog
 	// exited gets the outcome once, when the process has ended.
 	exited chan error
@@ -248,12 +252,28 @@ func (s *starter) childEnded(ctx context.Context, outcome error) error {
 		return nil
 	}
 	failure := s.startError(outcome)
-	// Somebody else's daemon may serve by now; then ours does not matter.
-	if c, err := s.options.dial(ctx); err == nil {
-		s.child = nil
-		return c.Close()
+	// Somebody else's daemon may serve by now, or in a moment, if ours handed over
+	// to it; then ours does not matter.
+	var until time.Time
+	if errors.Is(outcome, errExited) {
+		until = time.Now().Add(handoverGap)
 	}
-	return failure
+	ticker := time.NewTicker(firstWait)
+	defer ticker.Stop()
+	for {
+		if c, err := s.options.dial(ctx); err == nil {
+			s.child = nil
+			return c.Close()
+		}
+		if !time.Now().Before(until) {
+			return failure
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return failure
+		}
+	}
 }
 
 func (s *starter) startError(err error) error {
@@ -287,7 +307,7 @@ func (o Options) start() (*child, error) {
 	if err != nil {
 		return nil, &StartError{Err: err}
 	}
-	c := &child{log: log, exited: make(chan error, 1), kill: cmd.Process.Kill}
+	c := &child{pid: int64(cmd.Process.Pid), log: log, exited: make(chan error, 1), kill: cmd.Process.Kill}
 	go func() {
 		err := cmd.Wait()
 		if err == nil {

@@ -45,7 +45,7 @@ func (d *scriptedDaemon) Shutdown(_ context.Context, r *devproxyv1.ShutdownReque
 	defer d.mu.Unlock()
 	if r.GetHandover() {
 		d.asked = append(d.asked, "handover")
-		return nil, status.Error(codes.Unavailable, "it was only a question")
+		return nil, status.Error(codes.Internal, "it was only a question")
 	}
 	d.asked = append(d.asked, "stop")
 	return &devproxyv1.ShutdownResponse{Pid: d.pid}, nil

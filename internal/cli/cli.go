@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -148,7 +149,7 @@ func (t *Target) Find(ctx context.Context) (*client.Client, project.Project, err
 	if err != nil {
 		return nil, p, err
 	}
-	c, err := client.Dial(ctx, socket)
+	c, err := dial(ctx, socket)
 	if errors.Is(err, client.ErrNoDaemon) {
 		advice := "start one with \"devproxyd start\""
 		if p.HasConfig() != nil {
@@ -163,6 +164,27 @@ func (t *Target) Find(ctx context.Context) (*client.Client, project.Project, err
 		return nil, p, fmt.Errorf("talking to the daemon of %s on %s: %w", p.Root, socket, client.Unresponsive(p, err))
 	}
 	return c, p, nil
+}
+
+// endingWithin is how long a daemon that ends may hang up on those who come.
+const endingWithin = 3 * time.Second
+
+// dial connects to a daemon that serves. One that ends in this moment is none.
+func dial(ctx context.Context, socket string) (*client.Client, error) {
+	const pause = 20 * time.Millisecond
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for until := time.Now().Add(endingWithin); ; {
+		c, err := client.Dial(ctx, socket)
+		if !errors.Is(err, client.ErrHungUp) || time.Now().After(until) {
+			return c, err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // checkServes closes a client whose daemon is not that of the project.
