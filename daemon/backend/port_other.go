@@ -1,11 +1,11 @@
-//go:build !linux
+//go:build !linux && !windows
 
 package backend
 
 import "errors"
 
-// errNotTold: finding who listens needs interfaces that are not there for us
-// (macOS: libproc, so cgo; Windows: every process of the machine).
+// errNotTold: finding who listens needs an interface that is not there for us
+// (macOS: libproc, so cgo).
 var errNotTold = errors.New("this system does not tell who listens")
 
 func listeners(int) ([]listener, error) { return nil, errNotTold }
