@@ -17,8 +17,8 @@
 //     answers STATUS_NOT_IMPLEMENTED where Go expects another word for "not
 //     supported". The test binaries are built with a copy of the standard
 //     library's file that knows this one too; the programs are not.
-//   - CTRL_BREAK: wine's server refuses it, so the polite end of a process
-//     cannot be tested; that test skips itself.
+//   - CTRL_BREAK, which wine's server refuses, and who has bound a port, which it
+//     does not tell: the tests of both skip themselves.
 //   - Directories that vanish although they are watched, and symbolic links:
 //     the tests of package watch that need them are left out.
 //
