@@ -186,6 +186,7 @@ func (c *connection) Read(context.Context) (jsonrpc.Message, error) {
 	}
 	switch m := message.(type) {
 	case *jsonrpc.Request:
+		c.stopWondering() // something happens
 		if !m.ID.IsValid() && c.hear != nil {
 			c.hear(m.Method, m.Params)
 		}
@@ -204,9 +205,20 @@ func (c *connection) answered(m *jsonrpc.Response) {
 	}
 	q.moment.Stop()
 	delete(c.asked, m.ID)
-	if m.Error == nil {
+	if m.Error == nil && !asksForInput(m.Result) {
 		c.answers[q.method] = m.Result
 	}
+}
+
+// asksForInput reports a result that is none yet: the client is to ask the user
+// something and come again.
+func asksForInput(result []byte) bool {
+	object, err := wire.ParseObject(result)
+	if err != nil {
+		return false
+	}
+	kind, _ := wire.String(object.Get("resultType"))
+	return kind == "input_required"
 }
 
 // Write implements mcp.Connection.
@@ -233,12 +245,17 @@ func (c *connection) Write(_ context.Context, message jsonrpc.Message) error {
 
 // Close implements mcp.Connection.
 func (c *connection) Close() error {
+	c.stopWondering()
+	return c.to.Close()
+}
+
+// stopWondering keeps the person from being told that nothing happens.
+func (c *connection) stopWondering() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, q := range c.asked {
 		q.moment.Stop()
 	}
-	return c.to.Close()
 }
 
 // SessionID implements mcp.Connection.

@@ -50,6 +50,9 @@ func offerTools(names ...string) func(*mcp.Server) {
 	return func(s *mcp.Server) {
 		for _, name := range names {
 			s.AddTool(&mcp.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				if name == "e" {
+					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"who": &mcp.ElicitParams{Message: "who?"}}}, nil
+				}
 				return &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"n":12345678901234567890}`)}, nil
 			})
 		}
@@ -81,6 +84,11 @@ func TestLists(t *testing.T) {
 	_, err = s.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "a"})
 	if result, err := s.conn.answer("tools/call", err); err != nil || !strings.Contains(string(result), `{"n":12345678901234567890}`) {
 		t.Errorf("the result is %s, %v", result, err)
+	}
+	// A question that nobody answers is no result.
+	_, err = s.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "e"})
+	if result, err := s.conn.answer("tools/call", err); err == nil {
+		t.Errorf("a question is taken for the result %s", result)
 	}
 	_, err = s.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "z"})
 	if _, err = s.conn.answer("tools/call", err); err == nil || !strings.HasPrefix(err.Error(), "the server answered with error -32602: ") {
