@@ -275,11 +275,12 @@ func (l *ledger) cancelQuestions() [][]byte {
 }
 
 // acknowledge takes an acknowledgement, and reports whether it is the first one
-// for its listen, and so for the client.
+// for its listen, and so for the client. That of a listen which the client has
+// cancelled meanwhile may be the second.
 func (l *ledger) acknowledge(params []byte) (first bool) {
 	c := l.calls[wire.ID(member(member(params, "_meta"), metaSubscription))]
-	if c == nil || c.method != methodListen {
-		return true
+	if c == nil {
+		return false
 	}
 	first = !c.acknowledged
 	c.acknowledged = true

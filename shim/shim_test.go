@@ -293,6 +293,17 @@ func TestListensSurvive(t *testing.T) {
 		changed := note("notifications/tools/list_changed", `{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`)
 		a.tell(changed)
 		w.expect(changed)
+
+		// Cancelled while it is being asked for again: of that the client hears nothing.
+		w.kill()
+		w.start()
+		a = w.accept()
+		a.expect(all[:2]...)
+		cancel = note("notifications/cancelled", `{"requestId":1}`)
+		w.write(cancel)
+		a.expect(cancel)
+		a.tell(ack(`"listen:0"`), ack("1"))
+		w.quiet()
 	})
 }
 

@@ -510,13 +510,15 @@ func TestDaemonIsKilledUnderAClient(t *testing.T) {
 	shim.write(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a"}}`)
 	_ = shim.read()
 	shim.write(`{"jsonrpc":"2.0","id":3,"method":"hang"}`)
+	// The daemon has got what comes before something that it answers.
+	shim.pid(4)
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if got := shim.read(); !strings.Contains(got, `"id":3,"error"`) || !strings.Contains(got, "daemon-lost") {
 		t.Errorf("the answer is %s", got)
 	}
-	if second := shim.pid(4); second == first {
+	if second := shim.pid(5); second == first {
 		t.Error("the daemon lives")
 	}
 }
