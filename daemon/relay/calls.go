@@ -190,7 +190,7 @@ func (r *Router) respond(call *call, m wire.Message) {
 		frame = call.ownAnswer(tooLargeFailure(len(frame)+1, r.config.MaxMessage)).Bytes()
 	}
 	if call.batch != nil {
-		r.respondIn(call.batch, call.client, frame)
+		r.respondIn(call.batch, call.client, call.id, frame)
 	} else {
 		r.push(call.client, frame)
 	}

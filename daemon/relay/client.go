@@ -58,6 +58,9 @@ type client struct {
 	link   *link
 	linked bool
 
+	// batches are those whose responses still wait for each other.
+	batches []*batch
+
 	late heardLevel // what it may hear of requests that were answered
 
 	shapes era.Shapes
@@ -279,6 +282,7 @@ func (r *Router) batch(c *client, frame []byte) {
 		return
 	}
 	b := &batch{open: 1} // this function's own hold, so that it is not complete before its end
+	c.batches = append(c.batches, b)
 	for _, f := range frames {
 		r.frame(c, f, b)
 	}
@@ -288,26 +292,32 @@ func (r *Router) batch(c *client, frame []byte) {
 // batch gathers the responses to the requests of one batch.
 type batch struct {
 	open      int
-	responses [][]byte
-	size      int  // of the responses together
+	responses []response
+	size      int  // of the responses together, with those that were taken back
 	split     bool // they go one by one
+}
+
+// response is one that waits for the others of its batch.
+type response struct {
+	id    wire.ID
+	frame []byte
 }
 
 // respondIn takes a response to a request of a batch. Once they are too much for
 // one message they do not wait for each other any more.
-func (r *Router) respondIn(b *batch, c *client, response []byte) {
+func (r *Router) respondIn(b *batch, c *client, id wire.ID, frame []byte) {
 	if b.split {
-		r.push(c, response)
+		r.push(c, frame)
 		return
 	}
-	b.responses = append(b.responses, response)
-	b.size += len(response) + len(",")
+	b.responses = append(b.responses, response{id, frame})
+	b.size += len(frame) + len(",")
 	if limit := r.config.MaxMessage; b.size <= outboxLimit && (limit <= 0 || b.size+len("[]") <= limit) {
 		return
 	}
 	b.split = true
 	for _, response := range b.responses {
-		r.push(c, response)
+		r.push(c, response.frame)
 	}
 	b.responses = nil
 }
@@ -315,8 +325,25 @@ func (r *Router) respondIn(b *batch, c *client, response []byte) {
 // settleBatch counts one request of a batch as answered, and sends the responses
 // with the last one.
 func (r *Router) settleBatch(c *client, b *batch) {
-	if b.open--; b.open == 0 && len(b.responses) > 0 {
-		r.push(c, wire.JoinArray(b.responses))
+	if b.open--; b.open > 0 {
+		return
+	}
+	c.batches = slices.DeleteFunc(c.batches, func(other *batch) bool { return other == b })
+	if len(b.responses) == 0 {
+		return
+	}
+	frames := make([][]byte, len(b.responses))
+	for i, response := range b.responses {
+		frames[i] = response.frame
+	}
+	r.push(c, wire.JoinArray(frames))
+}
+
+// takeBack drops the response to a request that the client cancels while it waits
+// for the others of its batch.
+func (c *client) takeBack(id wire.ID) {
+	for _, b := range c.batches {
+		b.responses = slices.DeleteFunc(b.responses, func(r response) bool { return r.id == id })
 	}
 }
 
@@ -443,7 +470,11 @@ func (r *Router) clientCancelled(c *client, params []byte) {
 		return
 	}
 	call := c.calls[id]
-	if call == nil || call.req.Method == methodInitialize {
+	if call == nil {
+		c.takeBack(id)
+		return
+	}
+	if call.req.Method == methodInitialize {
 		return
 	}
 	r.detach(call, era.CancelReason(params))
@@ -453,7 +484,7 @@ func (r *Router) clientCancelled(c *client, params []byte) {
 // reply sends a response that belongs to no call.
 func (r *Router) reply(c *client, b *batch, m wire.Message) {
 	if b != nil {
-		r.respondIn(b, c, m.Bytes())
+		r.respondIn(b, c, m.ID, m.Bytes())
 		return
 	}
 	r.push(c, m.Bytes())

@@ -410,9 +410,9 @@ func TestLimits(t *testing.T) {
 			r, c := w.router, w.router.order[0]
 			b := &batch{open: 1}
 			for range 3 {
-				r.respondIn(b, c, bytes.Repeat([]byte("1"), outboxLimit/3+1))
+				r.respondIn(b, c, "1", bytes.Repeat([]byte("1"), outboxLimit/3+1))
 			}
-			r.respondIn(b, c, []byte("4"))
+			r.respondIn(b, c, "4", []byte("4"))
 			r.settleBatch(c, b)
 			synctest.Wait()
 			if got := len(w.clients["A"].got); got != 4 || b.responses != nil {
