@@ -436,11 +436,11 @@ func (s *session) cancelled(id wire.ID) bool {
 	}
 	sent := c.sent
 	s.ledger.forget(c)
-	if sent {
+	if sent || c.element != nil { // a batch that waits goes to a daemon as it is
 		return false
 	}
 	for n, i := range s.queue {
-		if c.element == nil && slices.Contains(i.calls, c) {
+		if slices.Contains(i.calls, c) {
 			s.queueBytes -= len(i.frame)
 			s.queue = slices.Delete(s.queue, n, n+1)
 			return true

@@ -344,10 +344,15 @@ func TestCancelledRequestsAreNotAnswered(t *testing.T) {
 		a.expect(cancel)
 		w.kill()
 		w.quiet()
-		// One that waits for a daemon is taken back, and no daemon hears of it.
-		w.write(request(2, "tools/list", ""), note("notifications/cancelled", `{"requestId":2}`))
+		// One that waits for a daemon is taken back, and no daemon hears of it; one of
+		// a batch goes with the rest, and the daemon has to hear that it is not wanted.
+		batch := `[` + request(3, "tools/call", `{"name":"a"}`) + `,` + request(4, "tools/list", "") + `]`
+		cancel = note("notifications/cancelled", `{"requestId":3}`)
+		w.write(request(2, "tools/list", ""), batch, note("notifications/cancelled", `{"requestId":2}`), cancel)
 		w.start()
-		w.accept().quiet()
+		a = w.accept()
+		a.expect(batch, cancel)
+		a.quiet()
 		w.quiet()
 	})
 }
