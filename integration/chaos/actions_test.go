@@ -28,13 +28,13 @@ var actions = []weighted[action]{
 	{2, tool("noise", func(d dice) object { return object{"lines": 1 + d.IntN(3000)} })},
 	{1, tool("spawn", func(d dice) object { return object{"how": pick(d, "", "setsid")} })},
 	{1, tool("stubborn", func(dice) object { return object{} })},
-	{1, tool("crash", func(d dice) object { return object{"how": pick(d, "exit", "kill")} })},
-	{1, tool("torn", func(dice) object { return object{} })},
+	{1, deadly(tool("crash", func(d dice) object { return object{"how": pick(d, "exit", "kill")} }))},
+	{1, deadly(tool("torn", func(dice) object { return object{} }))},
 	{4, tool("notify", func(d dice) object { return object{"how": "update", "uri": pick(d, uris...)} })},
 	{2, tool("notify", func(dice) object { return object{"how": "list"} })},
 	{4, tool("notify", func(d dice) object { return object{"how": "log", "level": pick(d, levels...)} })},
 	{1, tool("dev_server_status", func(dice) object { return object{} })},
-	{3, tool("dev_restart", func(dice) object { return object{} })},
+	{1, tool("dev_restart", func(dice) object { return object{} })},
 	{7, ask},
 	{2, hang},
 	{8, plain("tools/list")},
@@ -52,6 +52,7 @@ var actions = []weighted[action]{
 	{2, repeatID},
 	{2, func(_ *client, s *seat, _ dice) { s.notify("notifications/chaos", object{"x": 1.0}) }},
 	{2, burst},
+	{4, together},
 	{3, leave},
 	{2, stopReading},
 }
@@ -65,6 +66,20 @@ func tool(name string, arguments func(dice) object) action {
 		s.call(name, arguments(d), options{progress: d.chance(50)})
 	}
 }
+
+// deadly does what ends the backend as often as the world wants it.
+func deadly(do action) action {
+	return func(c *client, s *seat, d dice) {
+		if d.chance(c.world.plan.deadly) {
+			do(c, s, d)
+		} else {
+			echo(c, s, d)
+		}
+	}
+}
+
+// repair restarts a backend that has failed, as the answers advise.
+func repair(_ *client, s *seat, _ dice) { s.call("dev_restart", object{}, options{}) }
 
 func ask(c *client, s *seat, d dice) {
 	method := pick(d, "sampling/createMessage", "elicitation/create", "roots/list")
@@ -257,6 +272,52 @@ func burst(_ *client, s *seat, d dice) {
 			s.request("resources/read", object{"uri": pick(d, uris...)}, options{})
 		}
 	}
+}
+
+// together sends a batch, or a burst from a client that may not. Nothing in it
+// may have no end, since all are answered together.
+func together(c *client, s *seat, d dice) {
+	if !c.batches() {
+		burst(c, s, d)
+		return
+	}
+	b := &batch{}
+	o := options{batch: b, progress: d.chance(50)}
+	large := d.chance(10) // too large for one answer
+	for range 1 + d.IntN(8) {
+		switch d.IntN(9) {
+		case 0, 1:
+			s.call("echo", object{}, o)
+		case 2:
+			s.call("slow", object{"ms": d.IntN(1500), "steps": 1 + d.IntN(4)}, o)
+		case 3:
+			s.request("tools/list", nil, o)
+		case 4:
+			s.request("resources/read", object{"uri": pick(d, uris...)}, o)
+		case 5:
+			s.request("ping", nil, options{batch: b})
+		case 6:
+			b.messages = append(b.messages, object{"jsonrpc": "2.0", "method": "notifications/chaos"})
+		case 7:
+			s.call("notify", object{"how": "update", "uri": pick(d, uris...)}, o)
+		case 8:
+			if r := s.request("resources/list", nil, o); d.chance(30) {
+				s.repeat(r)
+			}
+		}
+		if large {
+			s.call("big", object{"bytes": 3 << 20}, o)
+		}
+	}
+	s.writeBatch(b)
+}
+
+// repeat sends the last request of a batch once more. Each gets an answer.
+func (s *seat) repeat(r *request) {
+	s.mu.Lock()
+	r.wants++
+	s.mu.Unlock()
+	r.batch.messages = append(r.batch.messages, r.batch.messages[len(r.batch.messages)-1])
 }
 
 func leave(c *client, _ *seat, d dice) {

@@ -31,6 +31,9 @@ func (w *world) calm(ctx context.Context) {
 		w.violatef("calm", "devproxyd start does not succeed")
 		return
 	}
+	if w.plan.newCalm {
+		w.renew(ctx)
+	}
 	w.restartIfNeeded(ctx)
 	each(w.clients, func(c *client) { c.recover(ctx) })
 	if w.isBroken() {
@@ -45,6 +48,22 @@ func (w *world) calm(ctx context.Context) {
 		if !w.isBroken() {
 			w.checkNews(ctx, uri)
 		}
+	}
+}
+
+// renew replaces devproxyd: devproxyd restart has to take that over.
+func (w *world) renew(ctx context.Context) {
+	version, err := w.upgrade()
+	if err != nil {
+		w.violatef("calm", "replacing devproxyd: %v", err)
+		return
+	}
+	if o := w.command(ctx, "calm", "devproxyd", "restart"); o.code != 0 {
+		w.violatef("calm", "devproxyd restart: %v", o)
+		return
+	}
+	if s, ok := w.status(ctx, "calm"); !ok || (s.Daemon.Version == otherVersion) != (version == otherVersion) {
+		w.violatef("calm", "the daemon is %q after devproxyd restart, and %s is installed", s.Daemon.Version, version)
 	}
 }
 

@@ -34,7 +34,7 @@ func newClient(w *world, number int) *client {
 	c := &client{world: w, name: fmt.Sprintf("c%d", number)}
 	d := roll(w.seed, c.name, 0)
 	c.modern = d.chance(50)
-	c.version = pick(d, "2025-11-25", "2025-11-25", "2025-06-18", "2024-11-05")
+	c.version = pick(d, "2025-11-25", "2025-11-25", "2025-06-18", "2025-03-26", "2025-03-26", "2024-11-05")
 	for _, capability := range []string{"sampling", "elicitation", "roots"} {
 		if d.chance(80) && (capability != "elicitation" || c.modern || c.version >= "2025-06-18") {
 			c.capabilities = append(c.capabilities, capability)
@@ -43,6 +43,9 @@ func newClient(w *world, number int) *client {
 	w.timeline.notef(c.name, "modern %v, version %s, can %v", c.modern, c.version, c.capabilities)
 	return c
 }
+
+// batches reports whether the client may send several messages as one.
+func (c *client) batches() bool { return !c.modern && c.version < "2025-06-18" }
 
 func (c *client) declared() object {
 	declared := object{}
@@ -84,6 +87,8 @@ func (c *client) live(ctx context.Context) {
 			c.sitDown()
 		case !c.modern && !s.isReady():
 			c.shakeHands(ctx, s)
+		case s.hasFailed() && d.chance(30):
+			repair(c, s, d)
 		default:
 			choose(d, actions)(c, s, d)
 		}
@@ -107,6 +112,13 @@ func (s *seat) isReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.model.ready
+}
+
+// hasFailed reports whether the backend needs somebody to start it again.
+func (s *seat) hasFailed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.model.failed
 }
 
 // shakeHands does the legacy handshake, or waits for the one under way. Where
@@ -159,12 +171,14 @@ type options struct {
 	unbounded   bool
 	heed        func(answer)
 	forgo       func()
+	batch       *batch // that the request goes into; nil to send it at once
 }
 
 // request sends a request with a new id.
 func (s *seat) request(method string, params object, o options) *request {
 	r := &request{
 		method: method, tool: o.tool, token: o.token, params: params, wants: 1, bounded: !o.unbounded, heed: o.heed, forgo: o.forgo,
+		batch: o.batch,
 	}
 	s.mu.Lock()
 	n := s.model.enter(r)
@@ -179,7 +193,12 @@ func (s *seat) request(method string, params object, o options) *request {
 	}
 	s.mu.Unlock()
 	s.world.tally.requests.Add(1)
-	s.write(requestMessage(r, meta))
+	m := requestMessage(r, meta)
+	if r.batch != nil {
+		r.batch.messages = append(r.batch.messages, m)
+	} else {
+		s.write(m)
+	}
 	return r
 }
 

@@ -38,14 +38,14 @@ func pauseLength(d dice) time.Duration {
 
 // faults are everything that goes wrong.
 var faults = []fault{
-	{"kill daemon", 10, nil, func(w *world, _ dice, actor string) { w.kill(actor, w.daemons()) }},
+	{"kill daemon", 7, nil, func(w *world, _ dice, actor string) { w.kill(actor, w.daemons()) }},
 	{"restart daemon", 6, nil, func(w *world, _ dice, actor string) {
 		w.command(w.t.Context(), actor, "devproxyd", "restart")
 	}},
 	{"restart backend", 8, nil, func(w *world, _ dice, actor string) {
 		w.command(w.t.Context(), actor, "devproxyctl", "restart")
 	}},
-	{"stop", 4, nil, (*world).stopAndStart},
+	{"stop", 2, nil, (*world).stopAndStart},
 	{"kill backend", 7, nil, func(w *world, _ dice, actor string) { w.kill(actor, w.leaders()) }},
 	{"kill group", 4, nil, func(w *world, _ dice, actor string) {
 		groups := w.leaders()
@@ -58,8 +58,9 @@ var faults = []fault{
 	{"pause backend", 4, nil, func(w *world, d dice, actor string) { w.stopProcesses(actor, w.leaders(), d) }},
 	{"pause shim", 5, nil, (*world).pauseShim},
 	{"rebuild", 10, func(p plan) bool { return p.watch }, (*world).rebuild},
-	{"steal port", 5, func(p plan) bool { return p.transport == "http" && p.fixedPort }, (*world).stealPort},
+	{"steal port", 5, func(p plan) bool { return p.listens() && p.fixedPort }, (*world).stealPort},
 	{"read-only state", 5, nil, (*world).sealState},
+	{"upgrade", 4, nil, (*world).upgradeDaemon},
 }
 
 // havoc is the actor of the faults: one after the other, and two at once now
@@ -139,6 +140,20 @@ func (w *world) stopAndStart(d dice, actor string) {
 	w.stop(w.t.Context(), actor)
 	pause(w.t.Context(), d.between(0, 2*time.Second))
 	w.command(w.t.Context(), actor, "devproxyd", "start")
+}
+
+// upgradeDaemon replaces the program of the daemon, and mostly the daemon too;
+// else the next one that is started is of the new version.
+func (w *world) upgradeDaemon(d dice, actor string) {
+	version, err := w.upgrade()
+	if err != nil {
+		w.violatef(actor, "replacing devproxyd: %v", err)
+		return
+	}
+	w.timeline.notef(actor, "devproxyd is %s", version)
+	if d.chance(65) {
+		w.command(w.t.Context(), actor, "devproxyd", "restart")
+	}
 }
 
 // stealPort lets a stranger listen on the backend's port for a second, as soon

@@ -21,7 +21,7 @@ var (
 	seedFlag     = flag.Uint64("seed", 0, "seed of the first world; 0 takes a random one")
 	durationFlag = flag.Duration("duration", 0, "go on with the next seed until this is over; 0 is one short world")
 	keepFlag     = flag.Bool("keep", false, "keep the folder of a world that failed")
-	binFlag      = flag.String("bin", "", "take the programs, and chaosbackend, from this folder and build none")
+	binFlag      = flag.String("bin", "", "take the programs, chaosbackend, and the other devproxyd below other/, from this folder and build none")
 	timelineFlag = flag.Bool("timeline", false, "print the timeline of worlds that are through, too")
 )
 
@@ -30,6 +30,10 @@ const moduleRoot = "../.."
 
 // binDir holds the programs under test, and the backend.
 var binDir string
+
+// otherVersion is what a second build of devproxyd says that it is. It lies in
+// the folder "other" of binDir.
+const otherVersion = "v99.0.0"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -71,6 +75,9 @@ func build() error {
 	if err := testbed.Build(moduleRoot, binDir, testbed.Race, "./cmd/..."); err != nil {
 		return err
 	}
+	if err := testbed.Build(moduleRoot, other(), testbed.Race, "-ldflags=-X main.version="+otherVersion, "./cmd/devproxyd"); err != nil {
+		return err
+	}
 	// The detector would only make the backend slower: it is not what is tested.
 	if err := testbed.Build(moduleRoot, binDir, false, "./integration/chaos/internal/..."); err != nil {
 		return err
@@ -79,6 +86,8 @@ func build() error {
 }
 
 func program(name string) string { return filepath.Join(binDir, name) }
+
+func other() string { return filepath.Join(binDir, "other") }
 
 // TestChaos runs worlds until the duration is over, or the first that fails.
 func TestChaos(t *testing.T) {

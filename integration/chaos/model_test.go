@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -38,6 +39,7 @@ type model struct {
 	greeting *request                 // the initialize that is under way; or nil
 	ready    bool                     // a legacy client's handshake is done
 	updates  map[string]int           // heard, by URI and listen
+	failed   bool                     // the last answer said that the backend has failed
 }
 
 func newModel() *model {
@@ -62,7 +64,11 @@ type request struct {
 	forgo       func()       // called when it is cancelled, likewise
 	done        chan struct{}
 	answer      answer
+	batch       *batch // that it was sent in; or nil
 }
+
+// batch is several messages that are sent as one.
+type batch struct{ messages []object }
 
 func (r *request) open() bool { return r.got < r.wants && !r.cancelled }
 
@@ -105,12 +111,27 @@ type question struct {
 
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
+// hearBatch takes messages that came as one: answers to the requests of one batch.
+func (s *seat) hearBatch(messages []message) {
+	var of *batch
+	for _, m := range messages {
+		r := s.model.requests[string(m.ID)]
+		if m.Method != "" || r == nil || r.batch == nil || of != nil && r.batch != of {
+			s.world.violatef(s.name, "in a batch: what answers no request of one batch: %s %s", m.Method, m.ID)
+			return
+		}
+		of = r.batch
+		s.hearAnswer(m)
+	}
+}
+
 // hearAnswer takes a response.
 func (s *seat) hearAnswer(m message) {
 	s.world.tally.answers.Add(1)
 	if m.Error != nil {
 		s.world.tally.failures.Add(1)
 	}
+	s.hearFailure(m)
 	r := s.model.requests[string(m.ID)]
 	if r == nil {
 		s.world.violatef(s.name, "an answer to a request that was never made: id %s", m.ID)
@@ -136,6 +157,28 @@ func (s *seat) hearAnswer(m message) {
 	}
 }
 
+// hearFailure counts what the backend did not answer itself, by devproxy's reason.
+func (s *seat) hearFailure(m message) {
+	type failure struct{ Reason, State string }
+	var why failure
+	var result struct {
+		Meta struct {
+			Failure failure `json:"com.github.debugmcp.devproxy/failure"`
+		} `json:"_meta"`
+	}
+	switch {
+	case m.Error != nil && m.Error.Data != nil:
+		_ = json.Unmarshal(m.Error.Data, &why) // what is not devproxy's has no reason
+	case bytes.Contains(m.Result, []byte(`"isError":true`)):
+		_ = json.Unmarshal(m.Result, &result)
+		why = result.Meta.Failure
+	}
+	s.model.failed = why.State == "failed"
+	if why.Reason != "" {
+		s.world.tally.refused(why.Reason)
+	}
+}
+
 // checkAnswer looks at what an answer says.
 func (s *seat) checkAnswer(r *request) {
 	if r.answer.err != nil {
@@ -157,7 +200,9 @@ func (s *seat) checkAnswer(r *request) {
 	if s.client.modern != (result.ResultType != nil) && r.method != "ping" {
 		s.world.violatef(s.name, "resultType is %s in the result of %s %s", said(result.ResultType), r.method, r.id)
 	}
-	if r.method == "resources/read" && (len(result.Contents) != 1 || result.Contents[0].URI != r.params["uri"]) {
+	// A backend that all share does not say whose call its question is about.
+	asks := said(result.ResultType) == "input_required" && s.world.plan.transport != "http"
+	if r.method == "resources/read" && !asks && (len(result.Contents) != 1 || result.Contents[0].URI != r.params["uri"]) {
 		s.world.violatef(s.name, "the result of reading %v is %.200s", r.params["uri"], r.answer.result)
 	}
 	if result.IsError {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,40 @@ func (w *world) environment() []string {
 	}, testbed.RaceEnv...)
 }
 
+// program is where a program under test is installed in this world.
+func (w *world) program(name string) string { return filepath.Join(w.bin, name) }
+
+// install installs the programs under test, as links, so that one of them can be
+// replaced in this world alone.
+func (w *world) install() error {
+	if err := os.Mkdir(w.bin, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"devproxyd", "devproxyctl", "devproxy-shim"} {
+		if err := os.Link(program(name), w.program(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upgrade replaces devproxyd by the version that is not installed, as a package
+// manager does: at once, whatever runs.
+func (w *world) upgrade() (version string, err error) {
+	w.upgrading.Lock()
+	defer w.upgrading.Unlock()
+	from, version := other(), otherVersion
+	if w.upgraded {
+		from, version = binDir, "the first version"
+	}
+	next := w.program("next")
+	if err := os.Link(filepath.Join(from, "devproxyd"), next); err != nil {
+		return "", err
+	}
+	w.upgraded = !w.upgraded
+	return version, os.Rename(next, w.program("devproxyd"))
+}
+
 // command runs one of the programs as from a terminal in the project's folder.
 // It has to end, whatever it says.
 func (w *world) command(ctx context.Context, actor, name string, args ...string) outcome {
@@ -52,7 +87,7 @@ func (w *world) command(ctx context.Context, actor, name string, args ...string)
 	// Not bound to the storm: what has begun is to come to its end.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commandPatience, errors.New("it takes too long"))
 	defer cancel()
-	command := exec.CommandContext(ctx, program(name), args...)
+	command := exec.CommandContext(ctx, w.program(name), args...)
 	command.Dir, command.Env, command.SysProcAttr = w.root, w.environment(), credential()
 	// A detached daemon that kept the pipes would keep Wait from returning.
 	command.WaitDelay = time.Second
@@ -95,7 +130,10 @@ func (w *world) checkText(where, text string) {
 
 // status is what `devproxyctl status --json` says, as far as it is asked here.
 type status struct {
-	Daemon  struct{ PID number }
+	Daemon struct {
+		PID     number
+		Version string
+	}
 	Backend struct {
 		State   string
 		PID     number

@@ -57,7 +57,7 @@ func (w *world) newSeat(c *client, name string) (*seat, error) {
 		world: w, client: c, name: name, stdin: feed, stderr: &lockedBuffer{},
 		ears: newGate(), ended: make(chan struct{}), model: newModel(),
 	}
-	s.command = exec.Command(program("devproxy-shim"), "--project", w.root)
+	s.command = exec.Command(w.program("devproxy-shim"), "--project", w.root)
 	s.command.Dir, s.command.Env, s.command.SysProcAttr = "/", w.environment(), credential()
 	s.command.Stdin, s.command.Stderr = stdin, s.stderr
 	s.command.WaitDelay = time.Second
@@ -120,8 +120,19 @@ func (s *seat) isForsaken() bool {
 
 // write writes one message as a line.
 func (s *seat) write(message object) {
-	line := encode(message)
 	s.world.timeline.notef(s.name, "> %s", encode(brief(message)))
+	s.writeLine(encode(message))
+}
+
+// writeBatch writes several messages as one.
+func (s *seat) writeBatch(b *batch) {
+	for n, message := range b.messages {
+		s.world.timeline.notef(s.name, "> %d/%d %s", n+1, len(b.messages), encode(message))
+	}
+	s.writeLine(encode(b.messages))
+}
+
+func (s *seat) writeLine(line []byte) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	err := s.stdin.SetWriteDeadline(time.Now().Add(writePatience))
@@ -136,7 +147,7 @@ func (s *seat) write(message object) {
 	}
 }
 
-func encode(message object) []byte {
+func encode(message any) []byte {
 	line, err := json.Marshal(message)
 	if err != nil {
 		panic(err) // only values made here are encoded
@@ -230,8 +241,13 @@ func (s *seat) noteStop(d time.Duration) {
 	}
 }
 
-// hear takes a line of the shim, which has to be one whole message.
+// hear takes a line of the shim, which has to be one whole message, or a batch of
+// them.
 func (s *seat) hear(line []byte) {
+	if line[0] == '[' && s.client.batches() {
+		s.hearArray(line)
+		return
+	}
 	var m message
 	s.world.timeline.notef(s.name, "< %s", bytes.TrimSuffix(line, []byte("\n")))
 	if err := json.Unmarshal(line, &m); err != nil || line[0] != '{' || !bytes.HasSuffix(line, []byte("}\n")) || !m.whole() {
@@ -248,6 +264,24 @@ func (s *seat) hear(line []byte) {
 	default:
 		s.hearAnswer(m)
 	}
+}
+
+func (s *seat) hearArray(line []byte) {
+	var elements []json.RawMessage
+	err := json.Unmarshal(line, &elements)
+	messages := make([]message, len(elements))
+	whole := err == nil && len(elements) > 0 && bytes.HasSuffix(line, []byte("]\n"))
+	for n, element := range elements {
+		s.world.timeline.notef(s.name, "< %d/%d %s", n+1, len(elements), element)
+		whole = whole && json.Unmarshal(element, &messages[n]) == nil && messages[n].whole()
+	}
+	if !whole {
+		s.world.violatef(s.name, "the shim wrote what is no batch: %.300q (%v)", line, err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hearBatch(messages)
 }
 
 // message is a JSON-RPC message, to be read.

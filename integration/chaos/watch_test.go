@@ -157,7 +157,7 @@ func (w *world) leaders() []int {
 func (w *world) daemons() []int {
 	var pids []int
 	for _, p := range w.live() {
-		if _, marked := p.Variable(backendMark); !marked && strings.HasPrefix(p.Command, program("devproxyd")+" run ") {
+		if _, marked := p.Variable(backendMark); !marked && strings.HasPrefix(p.Command, w.program("devproxyd")+" run ") {
 			pids = append(pids, p.PID)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -36,6 +37,7 @@ type world struct {
 	timeline *timeline
 
 	base string // of all its folders
+	bin  string // of the programs under test
 	home string
 	root string // of the project
 	tmp  string // TMPDIR, empty at the end
@@ -44,6 +46,10 @@ type world struct {
 	clients []*client
 	journal *journal
 	builds  builds
+
+	upgrading sync.Mutex // guards upgraded, and is held while devproxyd is replaced
+	upgraded  bool       // devproxyd is the other version
+
 	// stops counts the begins and the ends of devproxyd stop: it is odd during one.
 	stops atomic.Int64
 	// largest is the most memory that the daemon had.
@@ -67,7 +73,7 @@ func newWorld(t *testing.T, seed uint64, short bool) *world {
 	}
 	w := &world{
 		t: t, seed: seed, plan: newPlan(seed, short), timeline: newTimeline(),
-		base: base, home: base + "/h", root: base + "/p", tmp: base + "/t",
+		base: base, bin: base + "/b", home: base + "/h", root: base + "/p", tmp: base + "/t",
 		halt: func(error) {},
 	}
 	w.journal = newJournal(filepath.Join(base, "journal"))
@@ -78,14 +84,39 @@ func newWorld(t *testing.T, seed uint64, short bool) *world {
 }
 
 // tally counts what happened, to show that a world was not a quiet one.
-type tally struct{ faults, requests, answers, failures, news atomic.Int64 }
+type tally struct {
+	faults, requests, answers, failures, news atomic.Int64
+
+	mu      sync.Mutex
+	reasons map[string]int // of the answers that are not the backend's, by devproxy's reason
+}
+
+func (t *tally) refused(reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reasons == nil {
+		t.reasons = map[string]int{}
+	}
+	t.reasons[reason]++
+}
+
+// lost returns how many answers are not the backend's, and why.
+func (t *tally) lost() (n int, why map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, count := range t.reasons {
+		n += count
+	}
+	return n, maps.Clone(t.reasons)
+}
 
 // summary says what the world was like.
 func (w *world) summary() string {
 	executed, starts := w.journal.totals()
-	return fmt.Sprintf("%v, %d faults, %d lives of the backend, %d requests, %d answers (%d of them errors), %d notifications, %d calls executed, the daemon had at most %d MiB",
+	lost, why := w.tally.lost()
+	return fmt.Sprintf("%v, %d faults, %d lives of the backend, %d requests, %d answers (%d of them errors, %d of devproxy: %v), %d notifications, %d calls executed, the daemon had at most %d MiB",
 		time.Since(w.timeline.began).Round(time.Second), w.tally.faults.Load(), starts, w.tally.requests.Load(),
-		w.tally.answers.Load(), w.tally.failures.Load(), w.tally.news.Load(), executed, w.largest.Load()>>20)
+		w.tally.answers.Load(), w.tally.failures.Load(), lost, why, w.tally.news.Load(), executed, w.largest.Load()>>20)
 }
 
 // violatef notes that an invariant does not hold, which ends the world.
@@ -145,7 +176,7 @@ func (w *world) make() error {
 			return err
 		}
 	}
-	if w.plan.transport == "http" && w.plan.fixedPort {
+	if w.plan.listens() && w.plan.fixedPort {
 		port, err := freePort()
 		if err != nil {
 			return err
@@ -158,10 +189,14 @@ func (w *world) make() error {
 	if err := w.builds.replace(w.root); err != nil {
 		return err
 	}
+	if err := w.install(); err != nil {
+		return err
+	}
 	return w.handOver()
 }
 
-// handOver gives the folders to whom the world runs as.
+// handOver gives the folders to whom the world runs as, but for the programs, which
+// are not its own.
 func (w *world) handOver() error {
 	if credential() == nil {
 		return nil
@@ -169,6 +204,9 @@ func (w *world) handOver() error {
 	return filepath.WalkDir(w.base, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if path == w.bin {
+			return filepath.SkipDir
 		}
 		return os.Chown(path, stranger, stranger)
 	})

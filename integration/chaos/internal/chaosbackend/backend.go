@@ -25,8 +25,8 @@ type backend struct {
 	names    int
 }
 
-// session is a conversation: the pipe of stdio, a legacy HTTP session, or one
-// modern listen over HTTP.
+// session is a conversation: the pipe of stdio, the stream of HTTP+SSE, a legacy
+// HTTP session, or one modern listen over HTTP.
 type session struct {
 	backend *backend
 	name    string

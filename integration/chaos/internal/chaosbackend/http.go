@@ -19,6 +19,14 @@ const maxWaiting = 1000
 
 // serveHTTP serves /mcp until the process is ended.
 func (b *backend) serveHTTP(port string) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /mcp", b.post)
+	mux.HandleFunc("GET /mcp", b.get)
+	mux.HandleFunc("DELETE /mcp", b.delete)
+	return b.serve(port, mux)
+}
+
+func (b *backend) serve(port string, handler http.Handler) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		b.journal.write("port-taken")
@@ -29,11 +37,7 @@ func (b *backend) serveHTTP(port string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		b.inputEnded()
 	}()
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /mcp", b.post)
-	mux.HandleFunc("GET /mcp", b.get)
-	mux.HandleFunc("DELETE /mcp", b.delete)
-	return http.Serve(listener, mux)
+	return http.Serve(listener, handler)
 }
 
 // push is the GET stream of a session, and what waits for it.

@@ -1,11 +1,11 @@
 //go:build unix
 
 // Command chaosbackend is the server behind devproxy in the chaos test: it
-// speaks one era of MCP or both, over stdio or Streamable HTTP, without an SDK,
-// and its tools do everything that servers under development do to whoever
+// speaks one era of MCP or both, over stdio, Streamable HTTP or HTTP+SSE, without
+// an SDK, and its tools do everything that servers under development do to whoever
 // started them.
 //
-//	chaosbackend [-transport stdio|http] [-era legacy|modern|both] [-port N] -dir DIR -seed N BUILD
+//	chaosbackend [-transport stdio|http|sse] [-era legacy|modern|both] [-port N] -dir DIR -seed N BUILD
 //
 // BUILD is the file that stands for the build output; what it says becomes the
 // name of a tool. In DIR the backend holds a lock while it lives, and appends
@@ -45,7 +45,7 @@ type options struct {
 func main() {
 	var o options
 	grandchild := flag.Int("grandchild", 0, "be a grandchild of the backend with this pid")
-	flag.StringVar(&o.transport, "transport", "stdio", "stdio or http")
+	flag.StringVar(&o.transport, "transport", "stdio", "stdio, http or sse")
 	flag.StringVar(&o.era, "era", eraBoth, "legacy, modern or both")
 	flag.StringVar(&o.port, "port", os.Getenv("PORT"), "port to listen on")
 	flag.StringVar(&o.dir, "dir", "", "folder of the journal and the lock")
@@ -92,8 +92,11 @@ func run(o options) error {
 		},
 	}
 	go b.heedSignals()
-	if o.transport == "http" {
+	switch o.transport {
+	case "http":
 		return b.serveHTTP(o.port)
+	case "sse":
+		return b.serveSSE(o.port)
 	}
 	b.serveStdio(os.Stdin, os.Stdout)
 	return nil
