@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
@@ -124,7 +123,7 @@ func TestAnotherContract(t *testing.T) {
 		{"stop", newer, cli.ExitOK, "", "stop"},
 	} {
 		d := &scriptedDaemon{
-			status: &client.Status{Daemon: &client.Daemon{Version: "v-other", Contract: proto.Uint32(test.contract)}},
+			status: &client.Status{Daemon: &client.Daemon{Version: "v-other", Contract: new(test.contract)}},
 			pid:    int64(ended.Process.Pid),
 		}
 		d.serve(t)
