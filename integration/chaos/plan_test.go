@@ -43,7 +43,7 @@ func newPlan(seed uint64, short bool) plan {
 		freshCalm: d.chance(50),
 		newCalm:   d.chance(25),
 		dump:      d.chance(50),
-		faultGap:  d.between(500*time.Millisecond, 3*time.Second),
+		faultGap:  d.between(400*time.Millisecond, 2*time.Second),
 	}
 	// Else a backend that keeps crashing is all that most requests meet.
 	p.deadly = pick(d, 5, 15, 15, 30, 100)
