@@ -87,7 +87,7 @@ func (c *client) live(ctx context.Context) {
 			c.sitDown()
 		case !c.modern && !s.isReady():
 			c.shakeHands(ctx, s)
-		case s.hasFailed() && d.chance(30):
+		case d.chance(30) && s.heedFailure():
 			repair(c, s, d)
 		default:
 			choose(d, actions)(c, s, d)
@@ -114,11 +114,13 @@ func (s *seat) isReady() bool {
 	return s.model.ready
 }
 
-// hasFailed reports whether the backend needs somebody to start it again.
-func (s *seat) hasFailed() bool {
+// heedFailure reports whether the backend needs somebody to start it again, once.
+func (s *seat) heedFailure() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.model.failed
+	failed := s.model.failed
+	s.model.failed = false
+	return failed
 }
 
 // shakeHands does the legacy handshake, or waits for the one under way. Where

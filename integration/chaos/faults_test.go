@@ -189,7 +189,7 @@ var sealing sync.Mutex
 
 // sealState makes the state folder read-only for a while.
 func (w *world) sealState(d dice, actor string) {
-	length := d.between(300*time.Millisecond, 3*time.Second)
+	length := d.between(300*time.Millisecond, 2*time.Second)
 	sealing.Lock()
 	defer sealing.Unlock()
 	modes := map[string]fs.FileMode{}

@@ -39,7 +39,7 @@ type model struct {
 	greeting *request                 // the initialize that is under way; or nil
 	ready    bool                     // a legacy client's handshake is done
 	updates  map[string]int           // heard, by URI and listen
-	failed   bool                     // the last answer said that the backend has failed
+	failed   bool                     // an answer said that the backend has failed, and nothing was done about it yet
 }
 
 func newModel() *model {
@@ -170,10 +170,13 @@ func (s *seat) hearFailure(m message) {
 	case m.Error != nil && m.Error.Data != nil:
 		_ = json.Unmarshal(m.Error.Data, &why) // what is not devproxy's has no reason
 	case bytes.Contains(m.Result, []byte(`"isError":true`)):
+		// No tool of the backend says that. The shim gives no reason.
 		_ = json.Unmarshal(m.Result, &result)
-		why = result.Meta.Failure
+		if why = result.Meta.Failure; why.Reason == "" {
+			why.Reason = "without-daemon"
+		}
 	}
-	s.model.failed = why.State == "failed"
+	s.model.failed = s.model.failed || why.State == "failed"
 	if why.Reason != "" {
 		s.world.tally.refused(why.Reason)
 	}
