@@ -26,6 +26,7 @@ import (
 	"github.com/debugmcp/devproxy/daemon/instance"
 	"github.com/debugmcp/devproxy/daemon/logs"
 	"github.com/debugmcp/devproxy/daemon/relay"
+	"github.com/debugmcp/devproxy/daemon/traffic"
 	"github.com/debugmcp/devproxy/internal/config"
 	"github.com/debugmcp/devproxy/internal/process"
 	"github.com/debugmcp/devproxy/internal/project"
@@ -170,6 +171,7 @@ type daemon struct {
 	launcher   *launcher
 	supervisor *backend.Supervisor
 	router     *relay.Router
+	tap        traffic.Tap
 	watcher    *watch.Watcher
 	controller *controller
 	server     *grpc.Server
@@ -212,7 +214,7 @@ func (d *daemon) assemble(c *config.Config, in entrance) error {
 		Backend: (*demand)(d), Facts: func(e era.Era) (era.Facts, bool) { return d.supervisor.Facts(e) },
 		Tools: toolbox{devtools.New(c.Proxy.ToolPrefix, toolController{d.controller})}, Reword: tools.Replace, Mask: d.mask,
 		RequestWait: c.Proxy.RequestWait, MaxMessage: c.Proxy.MaxMessage, Offer: offers[c.Proxy.Front],
-		Instance: d.instance, Logger: d.log,
+		Instance: d.instance, Logger: d.log, Traffic: d.tap.See, Watched: d.tap.Watched,
 	})
 	d.supervisor = backend.New(backend.Config{
 		Launch: d.launcher.launch, Command: c.Backend.Command, Greeting: d.router.Greeting,
@@ -249,7 +251,9 @@ func (d *daemon) newServer() *grpc.Server {
 		router: d.router, version: d.options.Version, instance: d.instance, root: d.config.Root,
 		environ: newEnvironment(d.launcher.origin.Variables), log: d.log, pumps: &d.serving,
 	})
-	devproxyv1.RegisterControlServiceServer(server, &controlService{controller: d.controller, stop: d.stop, quit: d.quit})
+	devproxyv1.RegisterControlServiceServer(server, &controlService{
+		controller: d.controller, tap: &d.tap, stop: d.stop, quit: d.quit,
+	})
 	healthServer := health.NewServer()
 	healthServer.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	healthv1.RegisterHealthServer(server, healthServer)
