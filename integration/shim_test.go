@@ -195,10 +195,11 @@ func TestInvalidJSON(t *testing.T) {
 	p.use(t, backendNamed(t, "go-stdio"))
 	c := p.raw(t)
 	c.initialize(t)
-	for _, line := range []string{`{"jsonrpc":"2.0","id":1,`, `hello`, "\x00\xff\xfe"} {
+	// Who waits for an answer gets one, if the line tells who.
+	for line, id := range map[string]string{`{"jsonrpc":"2.0","id":1,`: "1", `hello`: "null", "\x00\xff\xfe": "null"} {
 		c.send(t, "%s", line)
-		if answer := c.awaitID(t, "null"); answer.Error == nil || answer.Error.Code != "-32700" {
-			t.Errorf("%q gave %s, want -32700 with id null", line, answer.line)
+		if answer := c.awaitID(t, id); answer.Error == nil || answer.Error.Code != "-32700" {
+			t.Errorf("%q gave %s, want -32700 with id %s", line, answer.line, id)
 		}
 	}
 	c.send(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"still here"}}}`)
