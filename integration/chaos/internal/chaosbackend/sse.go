@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
@@ -19,23 +18,36 @@ func (b *backend) serveSSE(port string) error {
 	return b.serve(port, mux)
 }
 
-// events is the stream of a session of HTTP+SSE, and how long it lasts.
-type events struct {
-	stream *stream
-	ctx    context.Context
+// inbox is where the messages for a session of HTTP+SSE are brought.
+type inbox struct {
+	deliveries chan delivery
+	gone       <-chan struct{} // closed when nobody takes them any more
 }
 
-// eventsOf are the streams by session.
-var eventsOf sync.Map
+type delivery struct {
+	m     message
+	taken chan struct{} // closed then
+}
+
+// inboxes are those of the sessions, by name.
+var inboxes sync.Map
 
 func (b *backend) getEvents(w http.ResponseWriter, r *http.Request) {
 	out := eventStream(w)
 	s := b.open(rand.Text(), out.send)
-	eventsOf.Store(s.name, events{out, r.Context()})
+	deliveries := make(chan delivery)
+	inboxes.Store(s.name, inbox{deliveries, r.Context().Done()})
 	out.write([]byte("event: endpoint\ndata: /message?session=" + s.name + "\n\n"))
-	<-r.Context().Done()
+	for r.Context().Err() == nil {
+		select {
+		case d := <-deliveries:
+			s.take(r.Context(), out, d.m)
+			close(d.taken)
+		case <-r.Context().Done():
+		}
+	}
 	b.close(s)
-	eventsOf.Delete(s.name)
+	inboxes.Delete(s.name)
 	out.close()
 }
 
@@ -47,16 +59,16 @@ func (b *backend) postMessage(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Invalid message", http.StatusBadRequest)
 		return
 	}
-	name := r.URL.Query().Get("session")
-	b.mu.Lock()
-	s := b.sessions[name]
-	b.mu.Unlock()
-	found, _ := eventsOf.Load(name)
-	e, ok := found.(events)
-	if s == nil || !ok {
-		http.Error(w, "Session not found", http.StatusNotFound)
-		return
+	d := delivery{m, make(chan struct{})}
+	found, _ := inboxes.Load(r.URL.Query().Get("session"))
+	if to, ok := found.(inbox); ok {
+		select {
+		case to.deliveries <- d:
+			<-d.taken
+			w.WriteHeader(http.StatusAccepted)
+			return
+		case <-to.gone:
+		}
 	}
-	s.take(e.ctx, e.stream, m)
-	w.WriteHeader(http.StatusAccepted)
+	http.Error(w, "Session not found", http.StatusNotFound)
 }
