@@ -1,8 +1,8 @@
 // Package chaos is the seeded fault test: the real programs, clients of both
 // eras with random traffic, a backend that does everything a server under
 // development may do, and somebody who kills, stops and restarts daemon, backend
-// and shims, rebuilds, steals the port and takes away the right to write. While
-// this goes on, and when it is calm again, it is checked that what devproxy
+// and shims, rebuilds, installs another version, steals the port and takes away the
+// right to write. While this goes on, and when it is calm again, it is checked that what devproxy
 // promises holds.
 //
 // # Running it
@@ -18,7 +18,8 @@
 // A plain `go test ./integration/...` lives through one short world of a random
 // seed; -short skips it. -keep keeps the folder of a world that failed, -timeline
 // prints the timeline of those too that are through, and -bin takes programs that
-// are built already.
+// are built already: besides them the folder has a folder other, whose devproxyd
+// says that it is version v99.0.0. It must be on the file system of /tmp.
 //
 // The test needs /proc, so it runs on Linux. Run by root, a world lives under
 // another uid: for root no folder is read-only.
@@ -37,7 +38,8 @@
 // processes that are alive, the tails of the daemon's logs, and the timeline:
 // seconds since the begin, who, what. The actors are
 //
-//	c2, c2#3   a client, and its third shim: "> " is what it wrote, "< " what it read
+//	c2, c2#3   a client, and its third shim: "> " is what it wrote, "< " what it
+//	           read; 2/5 is the second of the five messages of a batch
 //	fault1, 2  who does the faults; two at most at once
 //	backend    a line of the backend's journal, with the pid of the life that wrote it
 //	calm       what is done when the faults are over
