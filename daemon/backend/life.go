@@ -145,21 +145,17 @@ func (l *processLife) hasExited() bool {
 
 // exit says how the process ended, or why it counts as ended.
 func (l *processLife) exit() (status string, last []string) {
-	select {
-	case <-l.proc.Done():
+	switch {
+	case l.hasExited() && l.isDaemon():
+		status = l.proc.Exit().String() + " and left processes behind"
+	case l.hasExited():
 		status = l.proc.Exit().String()
-		if l.isDaemon() {
-			status += " and left processes behind"
-		}
-	default:
+	case l.stdio == nil || l.stdio.Err() == nil:
 		status = "still runs"
-		if l.stdio == nil || l.stdio.Err() == nil {
-			break
-		}
+	case errors.Is(l.stdio.Err(), link.ErrStdin):
+		status = "closed its stdin"
+	default:
 		status = "closed its stdout"
-		if errors.Is(l.stdio.Err(), link.ErrStdin) {
-			status = "closed its stdin"
-		}
 	}
 	return status, l.lastLines()
 }
@@ -488,8 +484,7 @@ func (l *processLife) startFailure(ctx context.Context, err error) *Failure {
 		// A pipe that breaks tells of the end a moment before the system does.
 		wait(lastBreath, l.proc.Done())
 	}
-	select {
-	case <-l.proc.Done():
+	if l.hasExited() {
 		wait(lastOutput, l.errRead)
 		status, last := l.exit()
 		f := fail(ExitedAtStart, fmt.Sprintf("the backend %s before it was ready", status))
@@ -498,7 +493,6 @@ func (l *processLife) startFailure(ctx context.Context, err error) *Failure {
 			f.Hint = backgroundHint
 		}
 		return f
-	default:
 	}
 	f := fail(HandshakeFailed, fmt.Sprintf("the handshake with the backend failed: %v", err))
 	f.Tail = l.lastLines()

@@ -78,19 +78,12 @@ func (d *duplex) Request(id int64, method string, params []byte, _ era.Peer) {
 
 // Notify implements [Link].
 func (d *duplex) Notify(method string, params []byte) {
-	d.put(item{m: wire.NewNotification(method, params)})
+	d.o.offer(d.box, item{m: wire.NewNotification(method, params)})
 }
 
 // Respond implements [Link].
 func (d *duplex) Respond(id wire.ID, result []byte, err *wire.Error) {
-	d.put(item{m: answer(id, result, err)})
-}
-
-// put queues what may be dropped.
-func (d *duplex) put(it item) {
-	if d.box.put(it) {
-		d.o.logDropping()
-	}
+	d.o.offer(d.box, item{m: answer(id, result, err)})
 }
 
 func answer(id wire.ID, result []byte, err *wire.Error) wire.Message {
@@ -108,7 +101,7 @@ func (d *duplex) Cancel(id int64, reason []byte) {
 	delete(d.calls, id)
 	d.mu.Unlock()
 	if open && sent {
-		d.put(item{m: era.BackOf(d.facts.Era).Cancel(id, reason)})
+		d.o.offer(d.box, item{m: era.BackOf(d.facts.Era).Cancel(id, reason)})
 	}
 }
 

@@ -174,16 +174,12 @@ func (l *httpLink) Request(id int64, method string, params []byte, _ era.Peer) {
 
 // Notify implements [Link].
 func (l *httpLink) Notify(method string, params []byte) {
-	if l.ordered.put(item{m: wire.NewNotification(method, params)}) {
-		l.host.o.logDropping()
-	}
+	l.host.o.offer(l.ordered, item{m: wire.NewNotification(method, params)})
 }
 
 // Respond implements [Link].
 func (l *httpLink) Respond(id wire.ID, result []byte, err *wire.Error) {
-	if l.urgent.put(item{m: answer(id, result, err)}) {
-		l.host.o.logDropping()
-	}
+	l.host.o.offer(l.urgent, item{m: answer(id, result, err)})
 }
 
 // Cancel implements [Link]. In the modern era the end of the stream is the cancellation, in a legacy session a
@@ -201,9 +197,7 @@ func (l *httpLink) Cancel(id int64, reason []byte) {
 	case l.facts.Era == era.Modern:
 		c.abort(ErrCancelled)
 	default:
-		if l.urgent.put(item{m: era.BackOf(era.Legacy).Cancel(id, reason), id: id}) {
-			l.host.o.logDropping()
-		}
+		l.host.o.offer(l.urgent, item{m: era.BackOf(era.Legacy).Cancel(id, reason), id: id})
 	}
 }
 

@@ -115,9 +115,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// logDropping tells that answers and notifications are dropped, for whom nobody waits here.
-func (o Options) logDropping() {
-	o.Logger.Warn("the backend does not take what it is sent; answers and notifications to it are dropped for now", "error", ErrQueueFull)
+// offer queues an answer or a notification, for which nobody waits here, and tells when such begin to be dropped.
+func (o Options) offer(box *outbox, it item) {
+	if box.put(it) {
+		o.Logger.Warn("the backend does not take what it is sent; answers and notifications to it are dropped for now", "error", ErrQueueFull)
+	}
 }
 
 const (
