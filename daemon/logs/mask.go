@@ -58,12 +58,9 @@ func addForms(secrets map[string]bool, value string) {
 	secrets[url.QueryEscape(value)] = true
 	secrets[url.PathEscape(value)] = true
 	secrets[unquoted(strconv.Quote(value))] = true
-	var plain strings.Builder
-	encoder := json.NewEncoder(&plain)
-	encoder.SetEscapeHTML(false)
-	if quoted, err := json.Marshal(value); err == nil && encoder.Encode(value) == nil {
+	secrets[unquoted(string(quoteJSON(value)))] = true
+	if quoted, err := json.Marshal(value); err == nil {
 		secrets[unquoted(string(quoted))] = true
-		secrets[unquoted(strings.TrimSpace(plain.String()))] = true
 	}
 	// Without its end, which depends on what follows the value.
 	secrets[base64.RawStdEncoding.EncodeToString([]byte(value))] = true
@@ -149,8 +146,9 @@ func (m *Masker) Mask(text string) string {
 	return text
 }
 
-// maskNamed hides the values of secret names, also within those of others. In running text a plain "key" or
-// "auth" is a word like any other, and so is a value that is none.
+// maskNamed hides the values of secret names, also within those of others. In
+// running text a plain "key" or "auth" is a word like any other, and so is a value
+// that is none.
 func maskNamed(form *regexp.Regexp, text string) string {
 	matches := form.FindAllStringSubmatchIndex(text, -1)
 	if len(matches) == 0 {
