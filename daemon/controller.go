@@ -17,7 +17,13 @@ type controller struct {
 	launcher   *launcher
 	buffer     *logs.Buffer
 	look       func(show bool) view
+	// handingOver reports whether the daemon ends because another one follows.
+	handingOver func() bool
 }
+
+// errReplaced is what becomes of a start or restart of the backend that a
+// handover ends. The supervisor does not know that a successor follows.
+var errReplaced = errors.New("the daemon was replaced by another one before this was done; ask again")
 
 // start starts the backend if it does not run.
 func (c *controller) start(ctx context.Context, step func(backend.Step)) error {
@@ -26,7 +32,14 @@ func (c *controller) start(ctx context.Context, step func(backend.Step)) error {
 			return fmt.Errorf("nothing was started: %w", err)
 		}
 	}
-	return c.supervisor.Start(ctx, step)
+	return c.outcome(c.supervisor.Start(ctx, step))
+}
+
+func (c *controller) outcome(err error) error {
+	if failed, ok := errors.AsType[*backend.Failure](err); ok && failed.Reason == backend.ShuttingDown && c.handingOver() {
+		return errReplaced
+	}
+	return err
 }
 
 // restart starts a new generation of the backend, after a build if asked. A
@@ -48,7 +61,7 @@ func (c *controller) restart(ctx context.Context, rebuild bool, overrides map[st
 		told.Tail = nil
 		return &told
 	}
-	return err
+	return c.outcome(err)
 }
 
 // ready reports what stands in the way of a restart, before that gives up a

@@ -207,7 +207,7 @@ func (d *daemon) assemble(c *config.Config, in entrance) error {
 		return err
 	}
 	tools := toolNames(c.Proxy.ToolPrefix)
-	d.controller = &controller{launcher: d.launcher, buffer: d.buffer, look: d.look}
+	d.controller = &controller{launcher: d.launcher, buffer: d.buffer, look: d.look, handingOver: d.handingOver}
 	// Router and supervisor need each other. Neither calls the other before it
 	// runs, so the router may be given a supervisor that is not there yet.
 	d.router = relay.New(relay.Config{
@@ -288,6 +288,16 @@ func (d *daemon) mask(text string) string {
 		return (*logs.Masker)(nil).Mask(text)
 	}
 	return d.launcher.mask().Mask(text)
+}
+
+// handingOver reports whether the daemon ends because another one follows.
+func (d *daemon) handingOver() bool {
+	select {
+	case <-d.quit:
+		return errors.Is(d.quitWhy, errHandover)
+	default:
+		return false
+	}
 }
 
 // stop asks the daemon to end.

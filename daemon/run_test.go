@@ -440,7 +440,9 @@ func TestStopInTheMiddle(t *testing.T) {
 			func(ctx context.Context, c *client.Client) error { return c.Restart(ctx, true, nil, quiet) },
 			devproxyv1.BackendState_BACKEND_STATE_BUILDING},
 	} {
-		for _, by := range []string{"request", "signal"} {
+		for by, told := range map[string]string{
+			"request": "shutting down", "signal": "shutting down", "handover": "replaced by another",
+		} {
 			t.Run(name+" by "+by, func(t *testing.T) {
 				p := newProject(t, test.config)
 				d := runDaemon(t, p, nil)
@@ -476,13 +478,13 @@ func TestStopInTheMiddle(t *testing.T) {
 				pid := int(d.backend(t).GetPid())
 				if by == "signal" {
 					d.cancel(errors.New("terminated signal received"))
-				} else if _, err := d.client.Shutdown(t.Context()); err != nil {
+				} else if _, err := d.client.Control().Shutdown(t.Context(), &devproxyv1.ShutdownRequest{Handover: by == "handover"}); err != nil {
 					t.Fatal(err)
 				}
 				if err := d.end(t); err != nil {
 					t.Errorf("Run = %v", err)
 				}
-				if err := <-waiting; err == nil || !strings.Contains(err.Error(), "shutting down") {
+				if err := <-waiting; err == nil || !strings.Contains(err.Error(), told) {
 					t.Errorf("who waits is told %v", err)
 				}
 				if err := <-watching; !errors.Is(err, io.EOF) {
@@ -494,7 +496,7 @@ func TestStopInTheMiddle(t *testing.T) {
 				if pid != 0 && process.Alive(pid) {
 					t.Errorf("the backend, pid %d, is left", pid)
 				}
-				if kept := there(t, p.Environment()); kept != (by == "signal") {
+				if kept := there(t, p.Environment()); kept == (by == "request") {
 					t.Errorf("the environment is kept: %v", kept)
 				}
 			})
