@@ -2,8 +2,8 @@
 // eras with random traffic, a backend that does everything a server under
 // development may do, and somebody who kills, stops and restarts daemon, backend
 // and shims, rebuilds, installs another version, steals the port and takes away the
-// right to write. While this goes on, and when it is calm again, it is checked that what devproxy
-// promises holds.
+// right to write. While this goes on, and when it is calm again, it is checked that
+// what devproxy promises holds.
 //
 // # Running it
 //
