@@ -139,16 +139,17 @@ func once(conn net.Conn) func(context.Context, string) (net.Conn, error) {
 // serves, and not only listens.
 func awaitReady(ctx context.Context, cc *grpc.ClientConn) error {
 	for {
-		// Also where it is idle because the connection is over again: then there is
-		// no second one.
-		cc.Connect()
 		state := cc.GetState()
 		switch state {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			return ErrHungUp
-		case connectivity.Idle, connectivity.Connecting:
+		case connectivity.Idle:
+			// At first, and where the connection is over again: then there is no
+			// second one. Nothing else brings it out of that state.
+			cc.Connect()
+		case connectivity.Connecting:
 		}
 		if !cc.WaitForStateChange(ctx, state) {
 			return fmt.Errorf("%w: %w", ErrNotServing, context.Cause(ctx))
