@@ -177,28 +177,11 @@ func (v view) toProto() *devproxyv1.Status {
 // message with such a string. Maps are left alone: theirs came as JSON or over
 // gRPC.
 func makeValid(m protoreflect.Message) {
-	valid := func(v protoreflect.Value) protoreflect.Value {
-		return protoreflect.ValueOfString(valid(v.String(), maxText))
-	}
-	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		isString, isMessage := field.Kind() == protoreflect.StringKind, field.Kind() == protoreflect.MessageKind
-		switch {
-		case field.IsMap():
-		case field.IsList() && isString:
-			for i := range v.List().Len() {
-				v.List().Set(i, valid(v.List().Get(i)))
-			}
-		case field.IsList() && isMessage:
-			for i := range v.List().Len() {
-				makeValid(v.List().Get(i).Message())
-			}
-		case field.IsList():
-		case isMessage:
-			makeValid(v.Message())
-		case isString:
-			m.Set(field, valid(v))
+	client.MapStrings(m, func(field protoreflect.FieldDescriptor, text string) string {
+		if field.IsMap() {
+			return text
 		}
-		return true
+		return valid(text, maxText)
 	})
 }
 

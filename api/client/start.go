@@ -346,31 +346,40 @@ func (o Options) environment() []string {
 }
 
 // binary finds devproxyd: beside our own executable first, because a client's
-// PATH may be short and the programs are installed together; a link to our
-// executable counts as a place of its own.
+// PATH may be short.
 func (o Options) binary() (string, error) {
 	if o.Binary != "" {
 		return filepath.Abs(o.Binary)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("finding our own executable: %w", err)
+	path, looked, err := Beside("devproxyd")
+	if path != "" || err != nil {
+		return path, err
 	}
-	beside := []string{filepath.Dir(self)}
-	if target, err := filepath.EvalSymlinks(self); err == nil && target != self {
-		beside = append(beside, filepath.Dir(target))
-	}
-	for _, dir := range beside {
-		if path, err := exec.LookPath(filepath.Join(dir, "devproxyd")); err == nil {
-			return path, nil
-		}
-	}
-	path, err := exec.LookPath("devproxyd")
-	if err != nil {
+	if path, err = exec.LookPath("devproxyd"); err != nil {
 		return "", fmt.Errorf("devproxyd is neither in %s nor in PATH: %w",
-			strings.Join(beside, ", "), exec.ErrNotFound)
+			strings.Join(looked, ", "), exec.ErrNotFound)
 	}
 	return filepath.Abs(path)
+}
+
+// Beside finds one of the programs beside our own executable, since they are
+// installed together; a link to our executable counts as a place of its own. path
+// is empty if it is in none of the folders that were looked at.
+func Beside(program string) (path string, looked []string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, fmt.Errorf("finding our own executable: %w", err)
+	}
+	looked = []string{filepath.Dir(self)}
+	if target, err := filepath.EvalSymlinks(self); err == nil && target != self {
+		looked = append(looked, filepath.Dir(target))
+	}
+	for _, dir := range looked {
+		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+			return path, looked, nil
+		}
+	}
+	return "", looked, nil
 }
 
 // startLog is where a daemon process writes before it has a log of its own.

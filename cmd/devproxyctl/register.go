@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/internal/cli"
 	"github.com/debugmcp/devproxy/internal/clients"
 	"github.com/debugmcp/devproxy/internal/project"
@@ -177,34 +178,24 @@ func hostOf(p project.Project) (clients.Host, error) {
 	}, nil
 }
 
-// shimPath finds the shim: beside this program, because they are installed
-// together, or in PATH. If it is the same one, its name in PATH is taken, which
-// is likely to outlive the next update.
+// shimPath finds the shim: beside this program, or in PATH. If it is the same one,
+// its name in PATH is taken, which is likely to outlive the next update.
 func shimPath() (string, error) {
-	inPath, pathErr := exec.LookPath(clients.ShimName)
-	if pathErr == nil {
-		inPath, pathErr = filepath.Abs(inPath)
-	}
-	self, err := os.Executable()
+	beside, looked, err := client.Beside(clients.ShimName)
 	if err != nil {
-		return "", fmt.Errorf("finding our own executable: %w", err)
+		return "", err
 	}
-	beside := []string{filepath.Dir(self)}
-	if real, err := filepath.EvalSymlinks(self); err == nil && real != self {
-		beside = append(beside, filepath.Dir(real))
+	inPath, err := exec.LookPath(clients.ShimName)
+	if err == nil {
+		inPath, err = filepath.Abs(inPath)
 	}
-	for _, dir := range beside {
-		if path, err := exec.LookPath(filepath.Join(dir, clients.ShimName)); err == nil {
-			if pathErr == nil && sameFile(inPath, path) {
-				return inPath, nil
-			}
-			return path, nil
-		}
+	switch {
+	case err == nil && (beside == "" || sameFile(inPath, beside)):
+		return inPath, nil
+	case beside != "":
+		return beside, nil
 	}
-	if pathErr != nil {
-		return "", fmt.Errorf("%s is neither in %s nor in PATH: install it, for it is what clients start", clients.ShimName, strings.Join(beside, ", "))
-	}
-	return inPath, nil
+	return "", fmt.Errorf("%s is neither in %s nor in PATH: install it, for it is what clients start", clients.ShimName, strings.Join(looked, ", "))
 }
 
 func sameFile(a, b string) bool {
@@ -223,14 +214,19 @@ type place struct {
 	path   string
 }
 
+// scopesOf are those that are meant: the one asked for, or else all, the project's
+// first.
+func scopesOf(asked clients.Scope) []clients.Scope {
+	if asked != "" {
+		return []clients.Scope{asked}
+	}
+	return []clients.Scope{clients.Project, clients.User}
+}
+
 // placeFor is where a client is registered: in the scope asked for, or else in
 // the first one it has.
 func placeFor(h clients.Host, client clients.Client, scope clients.Scope) (place, error) {
-	scopes := []clients.Scope{clients.Project, clients.User}
-	if scope != "" {
-		scopes = []clients.Scope{scope}
-	}
-	for _, scope := range scopes {
+	for _, scope := range scopesOf(scope) {
 		if path := client.Path(h, scope); path != "" {
 			return place{client, scope, path}, nil
 		}
@@ -364,13 +360,9 @@ func (r *registration) unregister(cmd *cobra.Command, p project.Project, chosen 
 	if err != nil {
 		return err
 	}
-	scopes := []clients.Scope{clients.Project, clients.User}
-	if scope != "" {
-		scopes = []clients.Scope{scope}
-	}
 	return each(chosen, func(client clients.Client) error {
 		removed := false
-		for _, scope := range scopes {
+		for _, scope := range scopesOf(scope) {
 			path := client.Path(host, scope)
 			if path == "" {
 				continue
@@ -434,7 +426,7 @@ func (r *registration) list(out io.Writer, p project.Project) error {
 		if client.Installed(host) {
 			installed = "yes"
 		}
-		for _, scope := range []clients.Scope{clients.Project, clients.User} {
+		for _, scope := range scopesOf("") {
 			path := client.Path(host, scope)
 			if path == "" {
 				continue

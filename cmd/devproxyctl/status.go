@@ -96,43 +96,13 @@ func printStatus(out io.Writer, status *client.Status, now time.Time, width int)
 // say of themselves can do nothing to a terminal.
 func printable(status *client.Status) *client.Status {
 	clean := proto.CloneOf(status)
-	makePrintable(clean.ProtoReflect())
-	return clean
-}
-
-func makePrintable(m protoreflect.Message) {
-	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		line := func(text string) protoreflect.Value {
-			if field.Name() == "message" { // the one that may have several lines
-				return protoreflect.ValueOfString(cli.Printable(text))
-			}
-			return protoreflect.ValueOfString(cli.PrintableLine(text))
+	client.MapStrings(clean.ProtoReflect(), func(field protoreflect.FieldDescriptor, text string) string {
+		if field.Name() == "message" { // the one that may have several lines
+			return cli.Printable(text)
 		}
-		isString, isMessage := field.Kind() == protoreflect.StringKind, field.Kind() == protoreflect.MessageKind
-		switch {
-		case field.IsMap() && field.MapKey().Kind() == protoreflect.StringKind && field.MapValue().Kind() == protoreflect.StringKind:
-			entries := m.NewField(field)
-			v.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-				entries.Map().Set(line(key.String()).MapKey(), line(value.String()))
-				return true
-			})
-			m.Set(field, entries)
-		case field.IsList() && isString:
-			for i := range v.List().Len() {
-				v.List().Set(i, line(v.List().Get(i).String()))
-			}
-		case field.IsList() && isMessage:
-			for i := range v.List().Len() {
-				makePrintable(v.List().Get(i).Message())
-			}
-		case field.IsMap(), field.IsList():
-		case isMessage:
-			makePrintable(v.Message())
-		case isString:
-			m.Set(field, line(v.String()))
-		}
-		return true
+		return cli.PrintableLine(text)
 	})
+	return clean
 }
 
 type page struct {
