@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -72,10 +70,7 @@ func printLine(out io.Writer, e *client.LogEntry) error {
 }
 
 func printJSON(out io.Writer, e *client.LogEntry) error {
-	var buffer bytes.Buffer
-	encoder := json.NewEncoder(&buffer)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(struct {
+	return writeJSON(out, struct {
 		Version    int    `json:"version"`
 		Sequence   uint64 `json:"sequence"`
 		Time       string `json:"time"`
@@ -84,9 +79,4 @@ func printJSON(out io.Writer, e *client.LogEntry) error {
 		Generation uint64 `json:"generation,omitempty"`
 		Text       string `json:"text"`
 	}{jsonVersion, e.GetSequence(), e.GetTime().AsTime().Format(time.RFC3339Nano), client.SourceName(e.GetSource()), e.GetStream(), e.GetGeneration(), e.GetText()})
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(cli.PrintableJSON(buffer.Bytes()))
-	return err
 }

@@ -80,8 +80,8 @@ func TestNothingActsOnTheTerminal(t *testing.T) {
 		"status --json": func(out *os.File) error { return printStatusJSON(out, status) },
 		"logs":          func(out *os.File) error { return printLine(out, entry) },
 		"logs --json":   func(out *os.File) error { return printJSON(out, entry) },
-		"trace":        func(out *os.File) error { return (&tracer{out: out, raw: true}).entry(traffic, []byte(evil)) },
-		"trace --json": func(out *os.File) error { return (&tracer{out: out, asJSON: true}).entry(traffic, []byte(evil)) },
+		"trace":         func(out *os.File) error { return (&tracer{out: out, raw: true}).entry(traffic, []byte(evil)) },
+		"trace --json":  func(out *os.File) error { return (&tracer{out: out, asJSON: true}).entry(traffic, []byte(evil)) },
 		"a build": func(out *os.File) error {
 			tellBuild(out, &client.BuildRun{Message: evil})
 			return nil

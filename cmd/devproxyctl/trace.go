@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/debugmcp/devproxy/api/client"
-	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 	"github.com/debugmcp/devproxy/internal/cli"
 	"github.com/debugmcp/devproxy/internal/wire"
 )
@@ -41,7 +40,8 @@ func newTrace(target *cli.Target) *cobra.Command {
 sends and gets, and what the server gets and sends, which is another message where
 the two speak different eras. A line has the time, the session and the client's
 name, the way the message takes, its era, what it is, for a response the time since
-its request, and the beginning of what it carries (without _meta) with its size. Text that looks secret is masked.
+its request, and the beginning of what it carries (without _meta) with its size.
+Text that looks secret is masked.
 
   client→proxy  proxy→server  proxy←server  client←proxy
 
@@ -114,11 +114,11 @@ func (t *tracer) entry(e *client.TrafficEntry, body []byte) error {
 }
 
 // ways are how the four crossings look.
-var ways = map[devproxyv1.TrafficDirection]string{
-	devproxyv1.TrafficDirection_TRAFFIC_DIRECTION_FROM_CLIENT:  "client→proxy",
-	devproxyv1.TrafficDirection_TRAFFIC_DIRECTION_TO_CLIENT:    "client←proxy",
-	devproxyv1.TrafficDirection_TRAFFIC_DIRECTION_TO_BACKEND:   "proxy→server",
-	devproxyv1.TrafficDirection_TRAFFIC_DIRECTION_FROM_BACKEND: "proxy←server",
+var ways = map[string]string{
+	"from-client":  "client→proxy",
+	"to-client":    "client←proxy",
+	"to-backend":   "proxy→server",
+	"from-backend": "proxy←server",
 }
 
 func (t *tracer) line(e *client.TrafficEntry, body []byte) error {
@@ -138,7 +138,7 @@ func (t *tracer) line(e *client.TrafficEntry, body []byte) error {
 	head := fmt.Sprintf("%s %s %s %s %s",
 		faint.Render(e.GetTime().AsTime().Local().Format("15:04:05.000")),
 		fmt.Sprintf("%-16s", shorten(cli.PrintableLine(who), 16)),
-		way.Render(ways[e.GetDirection()]), faint.Render(fmt.Sprintf("%-6s", cli.PrintableLine(e.GetProtocolEra()))), what(e))
+		way.Render(ways[client.DirectionName(e.GetDirection())]), faint.Render(fmt.Sprintf("%-6s", cli.PrintableLine(e.GetProtocolEra()))), what(e))
 	size := faint.Render(size(int(e.GetSize())))
 	var err error
 	if t.raw {
@@ -184,8 +184,9 @@ func lostWords(n uint64) string {
 // 12ms".
 func what(e *client.TrafficEntry) string {
 	style := lipgloss.NewStyle()
-	parts := []string{client.KindName(e.GetKind())}
-	if e.GetKind() == devproxyv1.TrafficKind_TRAFFIC_KIND_ERROR {
+	kind := client.KindName(e.GetKind())
+	parts := []string{kind}
+	if kind == "error" {
 		style = red
 		parts[0] += fmt.Sprintf(" %d", e.GetErrorCode())
 	}
