@@ -84,17 +84,27 @@ func generation(p testbed.Process) (leader int, marked bool) {
 
 // parentOf returns the parent of a process; 0 if it is gone.
 func parentOf(pid int) int {
+	_, parent := statOf(pid)
+	return parent
+}
+
+// hasExited reports whether a process is over, be it that nobody has waited for it.
+func hasExited(pid int) bool {
+	state, _ := statOf(pid)
+	return state == "" || state == "Z"
+}
+
+// statOf returns the state of a process, and its parent; "" if it is gone.
+func statOf(pid int) (state string, parent int) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0
+		return "", 0
 	}
 	_, fields, _ := strings.Cut(string(stat), ") ") // behind the name
-	var state string
-	var parent int
 	if _, err := fmt.Sscan(fields, &state, &parent); err != nil {
-		return 0
+		return "", 0
 	}
-	return parent
+	return state, parent
 }
 
 // commandOf returns the command line of a process; "" if it is gone.
