@@ -711,6 +711,7 @@ func (s *session) welcome(w *devproxyv1.Welcome) {
 		s.say("attached to the daemon again (process %d)", w.GetPid())
 	}
 	s.welcomed, s.served, s.stopped, s.said = true, true, false, ""
+	s.grace = time.Time{} // the successor is there; its own loss is mended at once
 	s.heldArmed = false
 	s.held.Stop()
 	if w.GetWarning() != "" {

@@ -526,6 +526,11 @@ func TestRestartIsWaitedFor(t *testing.T) {
 				t.Error("the shim started a daemon in place of the successor")
 			}
 		}
+		w.kill()
+		time.Sleep(2 * quickMost)
+		if !slices.Contains(w.tried(), true) {
+			t.Error("the shim waits for a successor of the successor")
+		}
 	})
 }
 
