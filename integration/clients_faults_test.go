@@ -147,10 +147,7 @@ func TestHugeLine(t *testing.T) {
 		t.Error(err)
 	}
 	for _, client := range []*rawClient{c, other} {
-		client.send(t, `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`)
-		if answer := client.awaitID(t, "8"); !strings.Contains(string(answer.Result), "hi") {
-			t.Errorf("the next call gave %s", answer.line)
-		}
+		client.echo(t, 8, "hi")
 	}
 	wantMemory(t, "the shim", c.command.Process.Pid, 192<<20)
 	wantMemory(t, "the daemon", int(p.status(t).Daemon.PID), 96<<20)
@@ -202,10 +199,7 @@ func TestFloodOfRequests(t *testing.T) {
 	slowest := time.Duration(0)
 	for id, done := 0, false; !done; id++ {
 		began := time.Now()
-		other.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`, id)
-		if answer := other.awaitID(t, fmt.Sprint(id)); !strings.Contains(string(answer.Result), "hi") {
-			t.Errorf("a call beside the flood gave %s", answer.line)
-		}
+		other.echo(t, id, "hi")
 		slowest = max(slowest, time.Since(began))
 		select {
 		case err := <-asked:
@@ -323,10 +317,7 @@ func TestClientThatNeverReads(t *testing.T) {
 	defer ticker.Stop()
 	for id, over := 0, false; !over; id++ {
 		wantMemory(t, "the shim", never.command.Process.Pid, 96<<20)
-		other.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`, id)
-		if answer := other.awaitID(t, fmt.Sprint(id)); !strings.Contains(string(answer.Result), "hi") {
-			t.Errorf("a call beside it gave %s", answer.line)
-		}
+		other.echo(t, id, "hi")
 		select {
 		case err := <-never.ended:
 			if over = true; err == nil || !strings.Contains(err.Error(), "exit status 1") {

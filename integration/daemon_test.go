@@ -51,46 +51,61 @@ func TestDaemonStartAndStop(t *testing.T) {
 	}
 }
 
+// foreground is a daemon that a test has started in the foreground.
+type foreground struct {
+	command *exec.Cmd
+	output  *lockedBuffer
+	ended   chan error
+}
+
+// inForeground starts one by the command, and waits until it serves.
+func (p *project) inForeground(t *testing.T, command ...string) *foreground {
+	t.Helper()
+	f := &foreground{command: exec.Command(command[0], command[1:]...), output: &lockedBuffer{}, ended: make(chan error, 1)}
+	f.command.Dir, f.command.Env = p.root, p.terminalEnv()
+	f.command.Stdout, f.command.Stderr = f.output, f.output
+	if err := f.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { f.ended <- f.command.Wait() }()
+	t.Cleanup(func() { _ = f.command.Process.Kill() })
+	p.awaitDaemon(t)
+	return f
+}
+
+// awaitEnd waits for the orderly end of one that was sent SIGTERM.
+func (f *foreground) awaitEnd(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-f.ended:
+		if err != nil {
+			t.Errorf("run ended with %v\n%s", err, f.output)
+		}
+	case <-time.After(patience):
+		t.Fatalf("run did not end on SIGTERM\n%s", f.output)
+	}
+	checkRaces(t, "devproxyd run", f.output.String())
+}
+
 // run stays in the foreground and stops in an orderly way on a signal.
 func TestDaemonInTheForeground(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.use(t, backendNamed(t, "go-stdio"))
-	command := exec.Command(program(t, "devproxyd"), "run")
-	command.Dir, command.Env = p.root, p.terminalEnv()
-	output := &lockedBuffer{}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	t.Cleanup(func() { _ = command.Process.Kill() })
-	await(t, "the daemon", func() (bool, string) {
-		o := p.run(t, "devproxyctl", "status")
-		return o.code == 0, o.String()
-	})
+	daemon := p.inForeground(t, program(t, "devproxyd"), "run")
 	p.ctl(t, "start")
 	backend := int(p.status(t).Backend.PID)
 	// A second one is refused and names the first.
-	if o := p.run(t, "devproxyd", "run"); o.code == 0 || !strings.Contains(o.stderr, fmt.Sprint(command.Process.Pid)) {
+	if o := p.run(t, "devproxyd", "run"); o.code == 0 || !strings.Contains(o.stderr, fmt.Sprint(daemon.command.Process.Pid)) {
 		t.Errorf("a second run: %v", o)
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := daemon.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("run ended with %v\n%s", err, output)
-		}
-	case <-time.After(patience):
-		t.Fatalf("run did not end on SIGTERM\n%s", output)
-	}
+	daemon.awaitEnd(t)
 	if alive(t, backend) {
 		t.Error("the backend outlived its daemon")
 	}
-	checkRaces(t, "devproxyd run", output.String())
 }
 
 // run outlives whoever read its log, as in "devproxyd run 2>&1 | tee log" after
@@ -114,10 +129,7 @@ func TestForegroundDaemonOutlivesItsLogReader(t *testing.T) {
 	if err := errors.Join(writer.Close(), reader.Close()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the daemon", func() (bool, string) {
-		o := p.run(t, "devproxyctl", "status")
-		return o.code == 0, o.String()
-	})
+	p.awaitDaemon(t)
 	p.ctl(t, "start")
 	backend := int(p.status(t).Backend.PID)
 	if err := command.Process.Signal(os.Interrupt); err != nil {

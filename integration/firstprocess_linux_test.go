@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // In a container the daemon may be the first process, to which every orphan of
@@ -23,34 +22,18 @@ func TestDaemonAsTheFirstProcess(t *testing.T) {
 	const orphans = 20
 	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do (true &); i=$((i+1)); done; exec %s stdio none.json", orphans, fixture(t, "goserver"))
 	p.configure(t, fmt.Sprintf("[backend]\ncommand = %s\ntransport = \"stdio\"\n", tomlStrings([]string{"/bin/sh", "-c", script})))
-	command := exec.Command("unshare", append(alone, program(t, "devproxyd"), "run")...)
-	command.Dir, command.Env = p.root, p.terminalEnv()
-	output := &lockedBuffer{}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	t.Cleanup(func() { _ = command.Process.Kill() })
-	await(t, "the daemon", func() (bool, string) {
-		o := p.run(t, "devproxyctl", "status")
-		return o.code == 0, o.String()
-	})
+	daemon := p.inForeground(t, append(append([]string{"unshare"}, alone...), program(t, "devproxyd"), "run")...)
 	if pid := p.status(t).Daemon.PID; pid != 1 {
 		t.Fatalf("the daemon is process %d of its container", pid)
 	}
 	c := p.raw(t)
 	c.initialize(t)
 	for id := range 2 { // the second generation follows the end of the first
-		c.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`, id)
-		if answer := c.awaitID(t, fmt.Sprint(id)); !strings.Contains(string(answer.Result), `"hi"`) {
-			t.Errorf("the call gave %s", answer.line)
-		}
+		c.echo(t, id, "hi")
 		p.ctl(t, "restart")
 	}
 	// What unshare has started is the daemon, as it is known outside.
-	children, err := childrenOf(command.Process.Pid)
+	children, err := childrenOf(daemon.command.Process.Pid)
 	if err != nil || len(children) != 1 {
 		t.Fatalf("unshare has the children %v, %v", children, err)
 	}
@@ -70,15 +53,7 @@ func TestDaemonAsTheFirstProcess(t *testing.T) {
 	if err := syscall.Kill(children[0], syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("run ended with %v\n%s", err, output)
-		}
-	case <-time.After(patience):
-		t.Fatalf("run did not end on SIGTERM\n%s", output)
-	}
-	checkRaces(t, "devproxyd run", output.String())
+	daemon.awaitEnd(t)
 }
 
 // childrenOf lists the children of a process, whichever thread made them.

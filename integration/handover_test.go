@@ -28,11 +28,7 @@ func TestClientsOutliveTheirDaemon(t *testing.T) {
 				t.Errorf("devproxyd restart says %v", out)
 			}
 		},
-		"kill -9": func(t *testing.T, p *project) {
-			if err := syscall.Kill(int(p.status(t).Daemon.PID), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		},
+		"kill -9": killDaemon,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,6 +82,13 @@ func TestClientsOutliveTheirDaemon(t *testing.T) {
 	}
 }
 
+func killDaemon(t *testing.T, p *project) {
+	t.Helper()
+	if err := syscall.Kill(int(p.status(t).Daemon.PID), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Every kind of request that can be in flight is answered once when its daemon
 // ends: with its result if it is safe to ask again, else with what happened. The
 // client's session is resumed, in both eras, and the backend of the daemon that
@@ -97,11 +100,7 @@ func TestEverythingInFlightAtTheEndOfADaemon(t *testing.T) {
 	}{
 		"restart": {func(t *testing.T, p *project) { p.mustRun(t, "devproxyd", "restart") },
 			"the backend was restarted while it worked on this request"},
-		"kill -9": {func(t *testing.T, p *project) {
-			if err := syscall.Kill(int(p.status(t).Daemon.PID), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}, "the devproxy daemon ended while it worked on this request"},
+		"kill -9": {killDaemon, "the devproxy daemon ended while it worked on this request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,14 +218,7 @@ func TestRestartToANewerBinary(t *testing.T) {
 	}
 	c := newRawClient(t, p.clientEnv(), filepath.Join(installed, "devproxy-shim"), "--project", p.root)
 	c.initialize(t)
-	call := func(id int) {
-		t.Helper()
-		c.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`, id)
-		if answer := c.awaitID(t, fmt.Sprint(id)); !strings.Contains(string(answer.Result), `"hi"`) {
-			t.Errorf("echo gave %s", answer.line)
-		}
-	}
-	call(1)
+	c.echo(t, 1, "hi")
 
 	const version = "v99.0.0"
 	if err := testbed.Build(moduleRoot, next, testbed.Race, "-ldflags=-X main.version="+version, "./cmd/devproxyd"); err != nil {
@@ -236,7 +228,7 @@ func TestRestartToANewerBinary(t *testing.T) {
 	if err := os.Rename(filepath.Join(next, "devproxyd"), daemon); err != nil {
 		t.Fatal(err)
 	}
-	call(2) // nothing happens by itself
+	c.echo(t, 2, "hi") // nothing happens by itself
 	if s := p.status(t); s.Daemon.Version == version {
 		t.Fatal("the daemon was replaced before anybody asked")
 	}
@@ -245,7 +237,7 @@ func TestRestartToANewerBinary(t *testing.T) {
 	if output, err := restart.CombinedOutput(); err != nil || !strings.Contains(string(output), "took over from pid") {
 		t.Fatalf("devproxyd restart: %v: %s", err, output)
 	}
-	call(3)
+	c.echo(t, 3, "hi")
 	o := p.mustRun(t, "devproxyctl", "status", "--json")
 	if s := parseStatus(t, o.stdout); s.Daemon.Version != version || len(s.Sessions) != 1 {
 		t.Errorf("status is %+v", s)
@@ -267,13 +259,8 @@ func TestRestartToANewerBinary(t *testing.T) {
 func TestCallsThroughTheEndOfADaemon(t *testing.T) {
 	restart := func(t *testing.T, p *project) { p.mustRun(t, "devproxyd", "restart") }
 	kill := func(t *testing.T, p *project) {
-		if err := syscall.Kill(int(p.status(t).Daemon.PID), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		await(t, "the next daemon", func() (bool, string) {
-			o := p.run(t, "devproxyctl", "status")
-			return o.code == 0, o.String()
-		})
+		killDaemon(t, p)
+		p.awaitDaemon(t)
 	}
 	for name, test := range map[string]struct {
 		backend string
@@ -464,10 +451,7 @@ func TestRestartsOfTheDaemonAtOnce(t *testing.T) {
 				t.Errorf("devproxyd restart: %v", o)
 			}
 		}
-		c.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`, round)
-		if answer := c.awaitID(t, fmt.Sprint(round)); !strings.Contains(string(answer.Result), `"hi"`) {
-			t.Errorf("echo gave %s", answer.line)
-		}
+		c.echo(t, round, "hi")
 	}
 }
 

@@ -339,6 +339,15 @@ func parseStatus(t testing.TB, output string) status {
 	return document.Status
 }
 
+// awaitDaemon waits until a daemon serves the project.
+func (p *project) awaitDaemon(t testing.TB) {
+	t.Helper()
+	await(t, "the daemon", func() (bool, string) {
+		o := p.run(t, "devproxyctl", "status")
+		return o.code == 0, o.String()
+	})
+}
+
 // awaitStatus asks until the answer is as wanted.
 func (p *project) awaitStatus(t testing.TB, what string, want func(status) bool) status {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -154,6 +155,26 @@ func (c *rawClient) initialize(t testing.TB) reply {
 	}
 	c.send(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return answer
+}
+
+// echo calls the fixture's tool of that name.
+func (c *rawClient) echo(t testing.TB, id int, text string) {
+	t.Helper()
+	if got := c.call(t, id, "echo", fmt.Sprintf(`{"text":%q}`, text)); got != text {
+		t.Fatalf("echo gave %q, want %q", got, text)
+	}
+}
+
+// call calls a tool and returns the text of its result.
+func (c *rawClient) call(t testing.TB, id int, tool, arguments string) string {
+	t.Helper()
+	c.send(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments)
+	answer := c.awaitID(t, strconv.Itoa(id))
+	var result struct{ Content []struct{ Text string } }
+	if err := json.Unmarshal(answer.Result, &result); err != nil || len(result.Content) != 1 {
+		t.Fatalf("calling %s: %s", tool, answer.line)
+	}
+	return result.Content[0].Text
 }
 
 // endInput closes the server's input.
