@@ -14,10 +14,9 @@ import (
 
 // jsonFile is a file of JSON, with comments and trailing commas or without.
 type jsonFile struct {
+	source
+
 	form form
-	// mark is the byte order mark, if there is one.
-	mark []byte
-	text []byte
 	root *hujson.Object
 	// whole is the value that root is, for its offsets.
 	whole hujson.Value
@@ -25,15 +24,9 @@ type jsonFile struct {
 	keys []string
 }
 
-const byteOrderMark = "\ufeff"
-
 func openJSON(content []byte, f form) (*jsonFile, error) {
-	text, marked := bytes.CutPrefix(content, []byte(byteOrderMark))
-	file := &jsonFile{form: f, text: text, keys: f.keys}
-	if marked {
-		file.mark = []byte(byteOrderMark)
-	}
-	if len(bytes.TrimSpace(text)) == 0 {
+	file := &jsonFile{source: sourceOf(content), form: f, keys: f.keys}
+	if len(bytes.TrimSpace(file.text)) == 0 {
 		file.text = []byte("{}\n")
 	}
 	var err error
@@ -148,30 +141,6 @@ func (f *jsonFile) tree() (root map[string]any, keys []string, err error) {
 	return root, f.keys, nil
 }
 
-// splice is a change of a text: what stands from one offset to another is
-// replaced.
-type splice struct {
-	from, to int
-	with     string
-}
-
-// apply makes the changes, which do not overlap.
-func apply(text []byte, splices ...splice) []byte {
-	slices.SortStableFunc(splices, func(a, b splice) int { return a.from - b.from })
-	var out []byte
-	at := 0
-	for _, s := range splices {
-		out = append(out, text[at:s.from]...)
-		out = append(out, s.with...)
-		at = s.to
-	}
-	return append(out, text[at:]...)
-}
-
-func (f *jsonFile) changed(splices ...splice) []byte {
-	return append(slices.Clone(f.mark), apply(f.text, splices...)...)
-}
-
 func (f *jsonFile) setCommand(name, command string) ([]byte, error) {
 	at, err := f.container(append(slices.Clone(f.keys), name))
 	if at == nil || err != nil {
@@ -217,8 +186,7 @@ func (f *jsonFile) add(e Entry) ([]byte, error) {
 	return f.insert(parent, missing[0], value), nil
 }
 
-// member is a part of an object: a string, a boolean, a list of strings or an
-// object.
+// member is a part of an object: a string, a list of strings or an object.
 type member struct {
 	name  string
 	value any
@@ -357,10 +325,7 @@ type jsonStyle struct {
 }
 
 func (f *jsonFile) style() jsonStyle {
-	style := jsonStyle{newline: "\n", unit: "  ", space: " "}
-	if bytes.Contains(f.text, []byte("\r\n")) {
-		style.newline = "\r\n"
-	}
+	style := jsonStyle{newline: f.newline(), unit: "  ", space: " "}
 	if len(f.root.Members) == 0 {
 		return style
 	}
@@ -386,8 +351,6 @@ func (s jsonStyle) value(value any, indent string, oneLine bool) string {
 	switch value := value.(type) {
 	case string:
 		return quoteJSON(value)
-	case bool:
-		return strconv.FormatBool(value)
 	case []string:
 		quoted := make([]string, len(value))
 		for i, text := range value {

@@ -14,9 +14,9 @@ import (
 
 // tomlFile is a file of TOML.
 type tomlFile struct {
+	source
+
 	form    form
-	mark    []byte
-	text    []byte
 	decoded map[string]any
 	lines   []expression
 }
@@ -39,12 +39,8 @@ type located struct {
 }
 
 func openTOML(content []byte, f form) (*tomlFile, error) {
-	text, marked := bytes.CutPrefix(content, []byte(byteOrderMark))
-	file := &tomlFile{form: f, text: text, decoded: map[string]any{}}
-	if marked {
-		file.mark = []byte(byteOrderMark)
-	}
-	if err := toml.Unmarshal(text, &file.decoded); err != nil {
+	file := &tomlFile{source: sourceOf(content), form: f, decoded: map[string]any{}}
+	if err := toml.Unmarshal(file.text, &file.decoded); err != nil {
 		fault := &SyntaxError{Msg: "no valid TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
 		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
 			fault.Line, _ = at.Position()
@@ -183,17 +179,6 @@ func (f *tomlFile) inline() bool {
 }
 
 var errInline = errors.New("the servers stand in an inline table, which cannot be extended; make a table of each, such as [mcp_servers.NAME]")
-
-func (f *tomlFile) newline() string {
-	if bytes.Contains(f.text, []byte("\r\n")) {
-		return "\r\n"
-	}
-	return "\n"
-}
-
-func (f *tomlFile) changed(splices ...splice) []byte {
-	return append(slices.Clone(f.mark), apply(f.text, splices...)...)
-}
 
 // add puts a table at the end of the file, where one can always stand.
 func (f *tomlFile) add(e Entry) ([]byte, error) {
