@@ -318,10 +318,7 @@ func (g *goProject) launch(src Source) *launch {
 
 // program builds a main package into bin and runs what comes out.
 func (g *goProject) program(src Source, main goMain) *launch {
-	file := "bin/" + main.name
-	if src.OS == "windows" {
-		file += ".exe"
-	}
+	file := src.program("bin/" + main.name)
 	return &launch{
 		command: []string{file}, why: "main package " + main.place(),
 		build: "go build -o " + file + " " + main.argument(), watch: []string{file}, watchWhy: "what the build makes", entry: file,
@@ -416,10 +413,7 @@ func (c *cargoProject) launch(src Source) *launch {
 	if name == "" {
 		return nil
 	}
-	file := "target/debug/" + name
-	if src.OS == "windows" {
-		file += ".exe"
-	}
+	file := src.program("target/debug/" + name)
 	return &launch{
 		command: []string{file}, why: fmt.Sprintf("binary %q of Cargo.toml", name),
 		build: "cargo build", watch: []string{file}, watchWhy: "what the build makes", entry: file,

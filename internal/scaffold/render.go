@@ -56,20 +56,20 @@ func (p *Plan) backend(w *page) {
 		} else {
 			w.line("# port = 3000")
 		}
-		if p.transport == config.SSE && p.path == "" {
-			p.path = "/sse"
+		path := p.path
+		if p.transport == config.SSE && path == "" {
+			path = "/sse"
 		}
-		w.either("backend", "path", p.path)
+		w.either("backend", "path", path)
 		w.either("backend", "health", p.health)
 	}
 	if p.cwd != "" {
 		w.either("backend", "cwd", p.cwd)
 	}
+	w.comment("Environment variables, on top of those of the daemon.")
 	if len(p.env) > 0 {
-		w.comment("Environment variables, on top of those of the daemon.")
 		w.set("env", variables(p.env))
 	} else {
-		w.comment("Environment variables, on top of those of the daemon.")
 		w.line(`# env = { LOG_LEVEL = "debug" }`)
 	}
 	w.comment("A file of NAME=value lines, for what nobody else should see.")

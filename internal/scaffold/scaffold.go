@@ -24,6 +24,14 @@ type Source struct {
 	Command string
 }
 
+// program is the name of the file of a program.
+func (s Source) program(name string) string {
+	if s.OS == "windows" {
+		return name + ".exe"
+	}
+	return name
+}
+
 // Fact is something that was found.
 type Fact struct{ Where, What string }
 
@@ -85,8 +93,8 @@ func (e *NothingError) Error() string {
 	return "nothing here says how the server is started"
 }
 
-// ErrCommand marks a command that a person gave and that is none.
-var ErrCommand = errors.New("--command")
+// errCommand marks a command that a person gave and that is none.
+var errCommand = errors.New("--command")
 
 // Make decides on a configuration. The error is a *NothingError if the project
 // does not say how its server is started.
@@ -114,10 +122,10 @@ func (p *Plan) choose(src Source, look *findings) (*launch, error) {
 	if src.Command != "" {
 		words, err := config.SplitWords(src.Command)
 		if err != nil {
-			return nil, fmt.Errorf("%w %q: %w", ErrCommand, src.Command, err)
+			return nil, fmt.Errorf("%w %q: %w", errCommand, src.Command, err)
 		}
 		if len(words) == 0 {
-			return nil, fmt.Errorf("%w is empty", ErrCommand)
+			return nil, fmt.Errorf("%w is empty", errCommand)
 		}
 		return &launch{command: words, why: "as you said"}, nil
 	}

@@ -205,7 +205,7 @@ func TestCommandThatIsNone(t *testing.T) {
 	for _, command := range []string{"a | b", "'", "  ", "node $HOME/x.js"} {
 		src := source(t, nil)
 		src.Command = command
-		if _, err := Make(src); !errors.Is(err, ErrCommand) {
+		if _, err := Make(src); !errors.Is(err, errCommand) {
 			t.Errorf("%q gives %v", command, err)
 		}
 	}
