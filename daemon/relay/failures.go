@@ -31,18 +31,18 @@ type Failure struct {
 // The reasons of the router's own failures. Those that a supervisor gives stand
 // in the table as well, under its names.
 const (
-	ReasonUnavailable  = "backend-unavailable"
-	ReasonWaited       = "request-wait"
-	ReasonLost         = "backend-lost"
-	ReasonRestarted    = "backend-restarted"
-	ReasonLinkFailed   = "link-failed"
-	ReasonRequestLost  = "request-lost"
-	ReasonTooManyHeld  = "too-many-held"
-	ReasonTooManyOpen  = "too-many-open"
-	ReasonSubscribed   = "too-many-subscriptions"
-	ReasonTooLarge     = "message-too-large"
-	ReasonOverLimit    = "over-limit"
-	ReasonShuttingDown = "shutting-down"
+	ReasonUnavailable   = "backend-unavailable"
+	ReasonWaited        = "request-wait"
+	ReasonLost          = "backend-lost"
+	ReasonRestarted     = "backend-restarted"
+	ReasonLinkFailed    = "link-failed"
+	ReasonRequestLost   = "request-lost"
+	ReasonTooManyHeld   = "too-many-held"
+	ReasonTooManyOpen   = "too-many-open"
+	ReasonTooManyTopics = "too-many-subscriptions"
+	ReasonTooLarge      = "message-too-large"
+	ReasonOverLimit     = "over-limit"
+	ReasonShuttingDown  = "shutting-down"
 
 	// reasonStopped: somebody stopped the backend, so that nothing but a new
 	// request may start it again.
@@ -199,7 +199,7 @@ func Failures() []FailureRow {
 			"send or ask for less, or raise the limit if the message names a key of devproxy.toml",
 		},
 		{
-			ReasonSubscribed, -31925,
+			ReasonTooManyTopics, -31925,
 			"this client subscribes to too much",
 			"unsubscribe from something, or end a listen, first",
 		},

@@ -149,7 +149,7 @@ func (r *Router) listen(call *call) {
 		return
 	}
 	if why := c.tooMuchWanted(filter.URIs, filter.Unknown); why != "" {
-		r.failOwn(call, Failure{Reason: ReasonSubscribed, Message: why})
+		r.failOwn(call, Failure{Reason: ReasonTooManyTopics, Message: why})
 		return
 	}
 	r.release(call)
@@ -276,7 +276,7 @@ func (r *Router) subscribe(call *call) {
 	}
 	_, have := c.subs[uri]
 	if why := c.tooMuchWanted([]string{uri}, nil); !have && why != "" {
-		r.failOwn(call, Failure{Reason: ReasonSubscribed, Message: why})
+		r.failOwn(call, Failure{Reason: ReasonTooManyTopics, Message: why})
 		return
 	}
 	t := topic{uri: uri}

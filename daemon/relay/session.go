@@ -60,9 +60,10 @@ func (r *Router) Attach(shim Shim) (*Session, error) {
 		r.attached.Add(-1)
 		return nil, ErrTooManySessions
 	}
+	shim.Version = short(shim.Version)
 	s := &Session{
 		id:       r.sessionIDs.Add(1),
-		shim:     Shim{PID: shim.PID, Version: short(shim.Version), Resumed: shim.Resumed},
+		shim:     shim,
 		attached: time.Now(),
 		router:   r,
 		out:      newOutbox(&r.outBytes),
