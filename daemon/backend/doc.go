@@ -52,9 +52,9 @@
 // # Limits
 //
 // What "the whole group" is depends on the system, see package process. Who
-// listens on the backend's port can be found out on Linux alone; elsewhere a
-// stranger on the port is noticed before a start, but not named, and one who takes
-// it during the start is not noticed. There is no telling a backend that crashes
+// listens on the backend's port cannot be found out on macOS; there a stranger on
+// the port is noticed before a start, but not named, and one who takes it during
+// the start is not noticed. There is no telling a backend that crashes
 // at start from one that dies of the handshake, so a stdio backend that exits at
 // once is started twice, once for each era.
 package backend

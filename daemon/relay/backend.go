@@ -101,8 +101,8 @@ func (r *Router) recall() {
 	}
 }
 
-// checkDrained reports, once, that nothing of a client is in flight on a
-// generation that is about to be stopped.
+// checkDrained reports, once each, that nothing of a client is in flight on a
+// generation that is about to be stopped, and in a daemon that is about to end.
 func (r *Router) checkDrained() {
 	b := &r.backend
 	draining := b.stage == stageDraining && !b.drained
