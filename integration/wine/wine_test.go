@@ -238,7 +238,7 @@ var windowsTests = []struct{ dir, skip string }{
 	{"internal/project", "^TestTwoPathsToOneProjectAreOne$"}, // a symbolic link
 	{"internal/wire", ""},
 	// Its sockets.
-	{"api/client", "^(TestDial|TestDialWithoutDaemonFailsAtOnce|TestDialRefusesWhatIsNotOurs|TestDialOfOneThatDoesNotServe)$"},
+	{"api/client", "^TestDial"},
 	{"watch", "^(TestRecreation|TestNestedRecreation|TestAppearing|TestAtomicRename|TestLink.*|Test.*LargeTree)$"},
 	{"shim", "^TestMissingProjectIsTheAnswer$"}, // looks for a path that JSON writes otherwise
 	{"daemon", "^TestView.*$"},                  // look at paths that are absolute on unix alone
