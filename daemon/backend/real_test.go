@@ -562,6 +562,19 @@ func TestWhoIgnoresHisStdinGetsSIGTERMSoon(t *testing.T) {
 	}
 }
 
+// newScriptedHouse has a backend that a script of the shell starts, as $0.
+func newScriptedHouse(t *testing.T, script string) *house {
+	t.Helper()
+	if strings.Contains(script, "setsid") && runtime.GOOS != "linux" {
+		t.Skip("what leaves the group is not found here")
+	}
+	l := selfAs("http", "deaf")
+	l.Command = []string{"sh", "-c", script, os.Args[0]}
+	l.Path = "/bin/sh"
+	l.StopTimeout = 200 * time.Millisecond
+	return newHouse(t, l)
+}
+
 // A wrapper that dies leaves the server behind, with the port: in its group, or in
 // a session of its own, where the marker finds it, also as the owner of the port.
 func TestAWrapperThatDies(t *testing.T) {
@@ -574,14 +587,7 @@ func TestAWrapperThatDies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if strings.Contains(script, "setsid") && runtime.GOOS != "linux" {
-				t.Skip("what leaves the group is not found here")
-			}
-			l := selfAs("http", "deaf")
-			l.Command = []string{"sh", "-c", script, os.Args[0]}
-			l.Path = "/bin/sh"
-			l.StopTimeout = 200 * time.Millisecond
-			h := newHouse(t, l)
+			h := newScriptedHouse(t, script)
 			status := h.mustStart()
 			first := marked(markerOf(t))
 			if err := syscall.Kill(status.PID, syscall.SIGKILL); err != nil {
@@ -608,14 +614,7 @@ func TestABackendThatLeavesTheForeground(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if strings.Contains(script, "setsid") && runtime.GOOS != "linux" {
-				t.Skip("what leaves the group is not found here")
-			}
-			l := selfAs("http", "deaf")
-			l.Command = []string{"sh", "-c", script, os.Args[0]}
-			l.Path = "/bin/sh"
-			l.StopTimeout = 200 * time.Millisecond
-			h := newHouse(t, l)
+			h := newScriptedHouse(t, script)
 			f := h.failedStart(ExitedAtStart)
 			if f.Exit != "exited with status 0 and left processes behind" || !strings.Contains(f.Hint, "must stay in the foreground") {
 				t.Errorf("failure = %+v", f)
