@@ -105,12 +105,7 @@ func ensureDaemon(cmd *cobra.Command, target *cli.Target) (project.Project, erro
 	if err != nil {
 		return p, err
 	}
-	c, err := client.EnsureRunning(cmd.Context(), client.Options{Project: p, Socket: target.SocketPath})
-	if err != nil {
-		return p, err
-	}
-	defer func() { _ = c.Close() }()
-	status, err := c.Status(cmd.Context(), false)
+	status, err := cli.Ensure(cmd.Context(), client.Options{Project: p, Socket: target.SocketPath})
 	if err == nil {
 		err = errors.Join(cli.CheckServes(status, p), cli.CheckBuild(cmd, status))
 	}

@@ -45,7 +45,7 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), startWithin, fmt.Errorf("no daemon after %s", startWithin))
 	defer cancel()
 	began := time.Now()
-	status, err := ensure(ctx, detached(target, p))
+	status, err := cli.Ensure(ctx, detached(target, p))
 	if err != nil {
 		return err
 	}
@@ -59,22 +59,6 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd %s for %s, pid %d, socket %s\n", verb, cli.PrintableLine(p.Root), daemon.GetPid(), daemon.GetSocket())
 	return err
-}
-
-// ensure returns the status of a daemon that serves, starting one if need be.
-func ensure(ctx context.Context, o client.Options) (*client.Status, error) {
-	const tries = 10 // more people than restart one daemon at the same time
-	for try := 1; ; try++ {
-		c, err := client.EnsureRunning(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		status, err := c.Status(ctx, false)
-		_ = c.Close()
-		if !errors.Is(err, client.ErrNotServing) || try == tries {
-			return status, err
-		}
-	}
 }
 
 // detached says how to start the daemon from this terminal.
@@ -133,7 +117,7 @@ func restart(cmd *cobra.Command, target *cli.Target) error {
 	}
 	defer func() { _ = c.Close() }()
 	if status, err = c.Status(cmd.Context(), false); errors.Is(err, client.ErrNotServing) {
-		status, err = ensure(cmd.Context(), detached(target, p)) // it is replaced once more
+		status, err = cli.Ensure(cmd.Context(), detached(target, p)) // it is replaced once more
 	}
 	if err != nil {
 		return err

@@ -187,6 +187,22 @@ func dial(ctx context.Context, socket string) (*client.Client, error) {
 	}
 }
 
+// Ensure returns the status of a daemon that serves, starting one if need be.
+func Ensure(ctx context.Context, o client.Options) (*client.Status, error) {
+	const tries = 10 // more people than restart one daemon at the same time
+	for try := 1; ; try++ {
+		c, err := client.EnsureRunning(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		status, err := c.Status(ctx, false)
+		_ = c.Close()
+		if !errors.Is(err, client.ErrNotServing) || try == tries {
+			return status, err
+		}
+	}
+}
+
 // checkServes closes a client whose daemon is not that of the project.
 func checkServes(ctx context.Context, c *client.Client, p project.Project) error {
 	status, err := c.Status(ctx, false)
