@@ -227,7 +227,7 @@ func (s *server) argumentsFor(ctx context.Context, name string, g given) (json.R
 	tools := things(raw)
 	i := indexNamed(tools, name)
 	if i < 0 {
-		return nil, unknown("tool", name, tools)
+		return nil, s.noTool(ctx, name, tools)
 	}
 	return g.forTool(parseSchema(tools[i].InputSchema))
 }

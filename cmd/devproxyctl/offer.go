@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"github.com/debugmcp/devproxy/internal/cli"
@@ -131,7 +133,7 @@ the server if they do not run.
 				i := indexNamed(things(raw), args[0])
 				switch {
 				case i < 0:
-					return unknown("tool", args[0], things(raw))
+					return s.noTool(cmd.Context(), args[0], things(raw))
 				case asJSON:
 					return printVersioned(out, "tool", raw[i])
 				}
@@ -143,6 +145,9 @@ the server if they do not run.
 					Tools    []json.RawMessage `json:"tools"`
 					DevTools []string          `json:"devTools"`
 				}{jsonVersion, raw, s.devTools})
+			}
+			if why := s.down(cmd.Context(), things(raw)); why != "" {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "the server's own tools are missing: "+why)
 			}
 			return s.printTools(cmd, things(raw))
 		},
@@ -181,6 +186,36 @@ func unknown(kind, name string, all []thing) error {
 		advice = fmt.Sprintf("did you mean %s?", strings.Join(similar[:min(told, len(similar))], ", "))
 	}
 	return cli.Usage(fmt.Errorf("the server has no %s %q; %s", kind, name, advice))
+}
+
+// noTool says that the server has no tool of that name, or why it has none at all.
+func (s *server) noTool(ctx context.Context, name string, tools []thing) error {
+	if why := s.down(ctx, tools); why != "" {
+		return fmt.Errorf("the server's tools are not known: %s", why)
+	}
+	return unknown("tool", name, tools)
+}
+
+// down says why a list has none of the server's own tools: it is the answer also
+// while the server does not run. It returns "" where nothing stands in the way.
+func (s *server) down(ctx context.Context, tools []thing) string {
+	if slices.ContainsFunc(tools, func(t thing) bool { return !slices.Contains(s.devTools, t.Name) }) {
+		return ""
+	}
+	_, err := s.session.CallTool(ctx, &mcp.CallToolParams{Name: s.devTools[0]})
+	raw, err := s.conn.answer("tools/call", err)
+	if err != nil {
+		return ""
+	}
+	var answer struct {
+		StructuredContent struct {
+			State, Message string
+		}
+	}
+	if json.Unmarshal(raw, &answer) != nil || answer.StructuredContent.State == "running" {
+		return ""
+	}
+	return answer.StructuredContent.Message
 }
 
 // mark shows a tool to be devproxy's own.

@@ -59,6 +59,32 @@ func offerTools(names ...string) func(*mcp.Server) {
 	}
 }
 
+// A list without any tool of the server's own is no proof that it lacks one.
+func TestMissingToolsOfAServerThatIsDown(t *testing.T) {
+	for name, test := range map[string]struct {
+		status string
+		more   []string
+		want   string
+	}{
+		"down":             {`{"state":"failed","message":"it exited"}`, nil, "the server's tools are not known: it exited"},
+		"running":          {`{"state":"running","message":"fine"}`, nil, `the server has no tool "x"; see "devproxyctl tools"`},
+		"down by now":      {`{"state":"failed","message":"it exited"}`, []string{"own"}, `the server has no tool "x"; see "devproxyctl tools"`},
+		"without a status": {`{}`, nil, `the server has no tool "x"; see "devproxyctl tools"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := connected(t, nil, func(theirs *mcp.Server) {
+				offerTools(test.more...)(theirs)
+				theirs.AddTool(&mcp.Tool{Name: "dev_logs", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					return &mcp.CallToolResult{StructuredContent: json.RawMessage(test.status)}, nil
+				})
+			}, nil)
+			if _, err := s.argumentsFor(t.Context(), "x", given{}); err == nil || err.Error() != test.want {
+				t.Errorf("the error is %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
 // All pages are one list, what a server does not know is an empty one, and
 // numbers are as they came.
 func TestLists(t *testing.T) {
