@@ -110,8 +110,11 @@ func processes() []string {
 	return lines
 }
 
+// environment keeps all of wine's files in the lab: Debian's server leaves a folder
+// behind in the one for temporary files.
 func environment() []string {
-	return append(os.Environ(), "WINEPREFIX="+filepath.Join(lab, "prefix"), "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml=")
+	return append(os.Environ(), "TMPDIR="+lab, "WINEPREFIX="+filepath.Join(lab, "prefix"),
+		"WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml=")
 }
 
 func wineCommand(ctx context.Context, program string, args ...string) *exec.Cmd {
