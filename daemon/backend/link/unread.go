@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"unicode/utf8"
 
 	"github.com/debugmcp/devproxy/internal/wire"
@@ -8,12 +9,20 @@ import (
 
 // What can be made out of frames that are no messages: whom they would have answered.
 
-// answered returns the id of ours that a frame which is JSON but no JSON-RPC seems to answer. A server in JavaScript
+// answered returns the id of ours that a frame which is no JSON-RPC seems to answer. A server in JavaScript
 // whose result is undefined sends neither a result nor an error, and nothing else for that request; without "jsonrpc"
-// that is more likely a structured log line.
+// that is more likely a structured log line. What is no JSON (text of another encoding, two threads that write at
+// once) or too deep may tell by its ends.
 func answered(frame []byte) (id int64, ok bool) {
 	o, err := wire.ParseObject(frame)
-	if err != nil || o.Has("method") || !o.Has("result") && !o.Has("error") && !o.Has("jsonrpc") {
+	if err != nil {
+		outline := wire.OutlineOf(frame)
+		if !outline.Answer || outline.Method != "" || !bytes.Contains(frame, []byte(`"jsonrpc"`)) {
+			return 0, false
+		}
+		return outline.ID.Int()
+	}
+	if o.Has("method") || !o.Has("result") && !o.Has("error") && !o.Has("jsonrpc") {
 		return 0, false
 	}
 	return wire.ID(o.Get("id")).Int()

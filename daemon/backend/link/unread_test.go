@@ -1,6 +1,7 @@
 package link
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/debugmcp/devproxy/internal/wire"
@@ -23,6 +24,13 @@ func TestWhoseFrame(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":{},"method":"m"}`, 0, ""},
 		{`{"jsonrpc":"2.0","method":"m","params":1}`, 0, ""},
 		{`[1]`, 0, ""},
+		{"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"x\":\"\xff\"}}", 5, ""},
+		{"{\"result\":{\"x\":\"\xff\"},\"jsonrpc\":\"2.0\",\"id\":5}", 5, ""},
+		{`{"jsonrpc":"2.0","id":5,"result":{"x":{"jsonrpc":"2.0","id":6,"result":{}}`, 5, ""},
+		{`{"jsonrpc":"2.0","id":5,"result":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`, 5, ""},
+		{"{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"id\":5,\"params\":\"\xff\"}", 0, ""},
+		{`{"level":"info","id":5,"result":tru`, 0, ""},
+		{`starting "jsonrpc" {"id":5}`, 0, ""},
 	} {
 		id, ok := answered([]byte(tt.frame))
 		if ok != (tt.answers != 0) || ok && id != tt.answers {
