@@ -96,7 +96,7 @@ func (t *Target) Project() (project.Project, error) {
 	}
 	p, err := project.Find(".")
 	if errors.Is(err, project.ErrNotFound) {
-		err = fmt.Errorf("%w; write one, or name the project with --project DIR", err)
+		err = fmt.Errorf("%w; \"devproxyctl init\" writes one; or name the project with --project DIR", err)
 	}
 	return p, Usage(err)
 }
