@@ -7,7 +7,8 @@
 // It never exits while its stdin is open, except on a signal, a lost stdout, or
 // when the daemon gives the client up because it does not read. To stdout it
 // writes whole JSON-RPC lines and nothing else. On the end of its stdin it lets
-// what was read finish for less than a quarter of a second and exits.
+// what was read finish for less than a quarter of a second and exits, if need be
+// in the middle of a line that its client takes too long to read.
 //
 // # Losing the daemon
 //

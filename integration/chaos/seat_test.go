@@ -45,9 +45,14 @@ type seat struct {
 	mu       sync.Mutex // guards what follows
 	forsaken bool       // it is our doing that the shim ends
 	severed  bool       // it may end in the middle of a line
+	eofAt    time.Time  // when its input was ended
 	stopped  time.Time  // until when it was stopped, at least
 	model    *model
 }
+
+// exitWithin is how long a shim has after the end of its input, less what the
+// end of a process takes.
+const exitWithin = 180 * time.Millisecond
 
 // newSeat starts a shim as a client does.
 func (w *world) newSeat(c *client, name string) (*seat, error) {
@@ -94,7 +99,9 @@ func (s *seat) listen(stdout *bufio.Reader) {
 func (s *seat) silence(rest []byte) {
 	err := s.command.Wait()
 	s.mu.Lock()
-	forsaken, severed := s.forsaken, s.severed
+	forsaken := s.forsaken
+	// It exits in time also where the client does not take its last line in time.
+	severed := s.severed || !s.eofAt.IsZero() && time.Since(s.eofAt) > exitWithin
 	s.mu.Unlock()
 	if len(rest) > 0 && !severed {
 		s.world.violatef(s.name, "the shim's output ends in the middle of a line: %.200q", rest)
@@ -203,6 +210,9 @@ func (s *seat) leave(how syscall.Signal) {
 	s.ears.open()
 	began := time.Now()
 	if how == leaveByEOF {
+		s.mu.Lock()
+		s.eofAt = began
+		s.mu.Unlock()
 		s.world.timeline.notef(s.name, "ends its input")
 		// A write that is under way holds it up.
 		_ = s.stdin.SetWriteDeadline(time.Now())
