@@ -270,10 +270,18 @@ func (d *daemon) build(ctx context.Context, out func(string)) error {
 	if err != nil {
 		return err
 	}
-	return build.Run(ctx, spec, func(line string) {
+	failed := build.Run(ctx, spec, func(line string) {
 		d.buffer.Append(logs.Entry{Source: logs.Build, Stream: "output", Text: line})
 		out(line)
 	}).Err
+	if failed != nil {
+		// Compilers write output in spite of errors, and a build that fails leaves
+		// the running backend alone: what is there now is no change.
+		if _, err := d.watcher.Baseline(ctx); err != nil {
+			d.log.Debug("the output of a failed build may count as a change", "error", err)
+		}
+	}
+	return failed
 }
 
 // output keeps a line of the backend.

@@ -426,6 +426,39 @@ func TestFailedBuild(t *testing.T) {
 	}
 }
 
+// Compilers write output in spite of errors: it starts nothing, though the next
+// good build does.
+func TestFailedBuildThatWrites(t *testing.T) {
+	p := newProject(t, example(t, "[build]\ncommand = \"sh build.sh\"\n"))
+	tools(t, p, "first")
+	d := runDaemon(t, p, nil)
+	if err := d.client.Start(t.Context(), quiet); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint64{1, 2, 2, 3} {
+		failing := i%2 == 0
+		script := fmt.Sprintf("echo '[{\"name\":\"build%d\",\"description\":\"d\",\"reply\":\"r\"}]' > dist/tools.json\n", i)
+		if failing {
+			script += "exit 1\n"
+		}
+		write(t, filepath.Join(p.Root, "build.sh"), script)
+		if err := d.client.Restart(t.Context(), true, nil, quiet); (err != nil) != failing {
+			t.Fatalf("build %d: %v", i, err)
+		}
+		if failing {
+			// As long as the watcher would take to notice.
+			time.Sleep(time.Second)
+		}
+		s, err := d.client.Status(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := s.GetBackend(); b.GetGeneration() != want || b.GetState() != devproxyv1.BackendState_BACKEND_STATE_RUNNING {
+			t.Errorf("after build %d the backend is %v, generation %d, want %d", i, b.GetState(), b.GetGeneration(), want)
+		}
+	}
+}
+
 // Whatever the daemon is in the middle of, an end is an end: for the backend,
 // for those who wait and for those who watch.
 func TestStopInTheMiddle(t *testing.T) {

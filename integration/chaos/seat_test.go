@@ -203,16 +203,15 @@ const (
 
 // leave ends the shim, which has to obey.
 func (s *seat) leave(how syscall.Signal) {
+	began := time.Now()
 	s.mu.Lock()
 	s.forsaken = true
-	s.severed = how != leaveByEOF
+	if s.severed = how != leaveByEOF; !s.severed {
+		s.eofAt = began
+	}
 	s.mu.Unlock()
 	s.ears.open()
-	began := time.Now()
 	if how == leaveByEOF {
-		s.mu.Lock()
-		s.eofAt = began
-		s.mu.Unlock()
 		s.world.timeline.notef(s.name, "ends its input")
 		// A write that is under way holds it up.
 		_ = s.stdin.SetWriteDeadline(time.Now())
