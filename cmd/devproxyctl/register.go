@@ -41,7 +41,8 @@ func newRegister(target *cli.Target) *cobra.Command {
 		Long: `Add the shim of this project to the configuration of MCP clients, at the place and
 in the format that each of them documents. Everything else in the file stays as
 it is, and a copy of it is kept beside it with ` + rewrite.BackupSuffix + ` added to its
-name. Where the shim is registered already nothing changes.
+name; no copy replaces an earlier one. Where the shim is registered already
+nothing changes.
 
 A file in the project is preferred to one in the user's home. It gets absolute
 paths, so it is for this checkout alone.

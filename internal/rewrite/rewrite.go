@@ -16,8 +16,13 @@ import (
 	"path/filepath"
 )
 
-// BackupSuffix is added to the name of a file for its backup.
-const BackupSuffix = ".devproxy-backup"
+const (
+	// BackupSuffix is added to the name of a file for its backup, and a number
+	// from the second backup on.
+	BackupSuffix = ".devproxy-backup"
+	// maxBackups bounds the backups of one file, each of which differs.
+	maxBackups = 100
+)
 
 // maxFile bounds what is read: a client's state file has some megabytes after
 // a year of use, and nothing that people edit has more.
@@ -101,11 +106,29 @@ func (f *File) Write(content []byte, newMode fs.FileMode) (backup string, err er
 		}
 		return "", replace(f.Path, content, newMode, false)
 	}
-	backup = f.Path + BackupSuffix
-	if err := replace(backup, f.Content, f.mode, true); err != nil {
+	if backup, err = f.backUp(); err != nil {
 		return "", fmt.Errorf("keeping a backup: %w", err)
 	}
 	return backup, replace(f.Path, content, f.mode, true)
+}
+
+// backUp copies what the file held, unless there is such a copy. It never replaces
+// an earlier one, which may be all that is left of what a person wrote.
+func (f *File) backUp() (string, error) {
+	path := f.Path + BackupSuffix
+	for n := 2; n <= maxBackups+1; n++ {
+		earlier, err := read(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return path, replace(path, f.Content, f.mode, true)
+		case err != nil:
+			return "", err
+		case bytes.Equal(earlier, f.Content):
+			return path, nil
+		}
+		path = fmt.Sprintf("%s%s-%d", f.Path, BackupSuffix, n)
+	}
+	return "", fmt.Errorf("there are %d of %s already; remove some", maxBackups, f.Path)
 }
 
 func (f *File) check() error {

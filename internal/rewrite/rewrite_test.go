@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -57,17 +59,35 @@ func TestExistingFileKeepsModeAndBackup(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "f.json")
 		write(t, path, "old", mode)
-		for i, content := range []string{"new", "newer"} {
+		before := "old"
+		for _, step := range []struct{ content, backup string }{
+			{"new", ""}, {"newer", "-2"}, {"old", "-3"}, {"newest", ""}, // what was kept is not kept again
+		} {
 			file := open(t, path)
-			backup, err := file.Write([]byte(content), 0o644)
-			if err != nil || backup != file.Path+BackupSuffix {
+			backup, err := file.Write([]byte(step.content), 0o644)
+			if err != nil || backup != file.Path+BackupSuffix+step.backup {
 				t.Fatalf("Write = %q, %v", backup, err)
 			}
-			wantFile(t, path, content, mode)
-			wantFile(t, backup, []string{"old", "new"}[i], mode)
+			wantFile(t, path, step.content, mode)
+			wantFile(t, backup, before, mode)
+			before = step.content
 		}
-		wantNames(t, dir, "f.json", "f.json"+BackupSuffix)
+		wantNames(t, dir, "f.json", "f.json"+BackupSuffix, "f.json"+BackupSuffix+"-2", "f.json"+BackupSuffix+"-3")
 	}
+}
+
+func TestBackupsAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.json")
+	write(t, path, "0", 0o600)
+	for i := 1; i <= maxBackups; i++ {
+		if _, err := open(t, path).Write([]byte(strconv.Itoa(i)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := open(t, path).Write([]byte("one too many"), 0o600); err == nil || !strings.Contains(err.Error(), "100 of "+path) {
+		t.Errorf("Write = %v", err)
+	}
+	wantFile(t, path, strconv.Itoa(maxBackups), 0o600)
 }
 
 func TestNewFileIsMadeWithItsFolders(t *testing.T) {
