@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strconv"
@@ -13,10 +14,13 @@ import (
 )
 
 const (
+	// firstPort and lastPort are where a free port is looked for: below those that
+	// systems give to sockets which ask for none (from 32768 on Linux, 49152
+	// elsewhere). Any such socket could take it between the bind-test and the
+	// backend's own bind.
+	firstPort, lastPort = 20_000, 32_767
 	// freePortTries bounds the search for a port that is free on every address.
-	// The system gives one that is free on the first; that it is taken on
-	// another is rare.
-	freePortTries = 20
+	freePortTries = 100
 	// portFreeWait is how long a port may stay in use after its process group
 	// is gone. The system frees it with the process; only what escaped the
 	// group still holds it, and then the next start names that.
@@ -41,28 +45,12 @@ func choosePort(ctx context.Context, wanted int) (int, error) {
 		return wanted, checkPort(ctx, wanted)
 	}
 	for range freePortTries {
-		port, err := anyPort(ctx)
-		if err != nil {
-			return 0, err
-		}
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		if checkPort(ctx, port) == nil {
 			return port, nil
 		}
 	}
-	return 0, fail(PortInUse, "no free port was found")
-}
-
-func anyPort(ctx context.Context) (int, error) {
-	l, err := listen(ctx, "tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	address, err := netip.ParseAddrPort(l.Addr().String())
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	return int(address.Port()), nil
+	return 0, fail(PortInUse, fmt.Sprintf("no free port was found between %d and %d", firstPort, lastPort))
 }
 
 // checkPort returns a Failure that names the holder if somebody listens on the
