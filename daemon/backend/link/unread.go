@@ -12,12 +12,13 @@ import (
 // answered returns the id of ours that a frame which is no JSON-RPC seems to answer. A server in JavaScript
 // whose result is undefined sends neither a result nor an error, and nothing else for that request; without "jsonrpc"
 // that is more likely a structured log line. What is no JSON (text of another encoding, two threads that write at
-// once) or too deep may tell by its ends.
+// once) or too deep may tell by its ends, if it has both: a line that a server's death has cut off is a loss.
 func answered(frame []byte) (id int64, ok bool) {
 	o, err := wire.ParseObject(frame)
 	if err != nil {
 		outline := wire.OutlineOf(frame)
-		if !outline.Answer || outline.Method != "" || !bytes.Contains(frame, []byte(`"jsonrpc"`)) {
+		whole := bytes.HasSuffix(bytes.TrimSpace(frame), []byte("}"))
+		if !whole || !outline.Answer || outline.Method != "" || !bytes.Contains(frame, []byte(`"jsonrpc"`)) {
 			return 0, false
 		}
 		return outline.ID.Int()

@@ -30,6 +30,7 @@ func TestWhoseFrame(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":5,"result":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`, 5, ""},
 		{"{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"id\":5,\"params\":\"\xff\"}", 0, ""},
 		{`{"level":"info","id":5,"result":tru`, 0, ""},
+		{`{"jsonrpc":"2.0","id":5,"result":{"content":[{"type":"text","text":"cut o`, 0, ""},
 		{`starting "jsonrpc" {"id":5}`, 0, ""},
 	} {
 		id, ok := answered([]byte(tt.frame))
