@@ -777,6 +777,163 @@ func (x *RestartResponse) GetStep() *Step {
 	return nil
 }
 
+// HoldChangesRequest is the begin of a build, and then its end.
+type HoldChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The command in words, for status and log; with the first request.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// How the build ended; with the second and last.
+	End           *BuildEnd `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldChangesRequest) Reset() {
+	*x = HoldChangesRequest{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldChangesRequest) ProtoMessage() {}
+
+func (x *HoldChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldChangesRequest.ProtoReflect.Descriptor instead.
+func (*HoldChangesRequest) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *HoldChangesRequest) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *HoldChangesRequest) GetEnd() *BuildEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+// BuildEnd is how a build ended that a caller ran himself.
+type BuildEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it succeeded.
+	Ok bool `protobuf:"varint,1,opt,name=ok,proto3" json:"ok,omitempty"`
+	// How it ended in words, such as "exit status 2"; empty when ok.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildEnd) Reset() {
+	*x = BuildEnd{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildEnd) ProtoMessage() {}
+
+func (x *BuildEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildEnd.ProtoReflect.Descriptor instead.
+func (*BuildEnd) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BuildEnd) GetOk() bool {
+	if x != nil {
+		return x.Ok
+	}
+	return false
+}
+
+func (x *BuildEnd) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// HoldChangesResponse is one step of what comes of a build.
+type HoldChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened; absent with the first response, which says that changes are
+	// held from now on.
+	Step          *Step `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldChangesResponse) Reset() {
+	*x = HoldChangesResponse{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldChangesResponse) ProtoMessage() {}
+
+func (x *HoldChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldChangesResponse.ProtoReflect.Descriptor instead.
+func (*HoldChangesResponse) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *HoldChangesResponse) GetStep() *Step {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
 // Step is one thing that happened during a start, stop or restart.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -793,7 +950,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[11]
+	mi := &file_devproxy_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +962,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[11]
+	mi := &file_devproxy_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +975,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Step) GetEvent() isStep_Event {
@@ -909,7 +1066,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[12]
+	mi := &file_devproxy_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1078,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[12]
+	mi := &file_devproxy_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1091,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Outcome) GetOk() bool {
@@ -954,21 +1111,29 @@ func (x *Outcome) GetMessage() string {
 // StreamLogsRequest asks for log entries.
 type StreamLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many of the last entries; 0 means all that are kept.
+	// How many of the last entries of those asked for; 0 means all that are kept.
 	Tail uint32 `protobuf:"varint,1,opt,name=tail,proto3" json:"tail,omitempty"`
 	// Whether new entries follow until the call is cancelled.
 	Follow bool `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Which sources; empty means all.
 	Sources []LogSource `protobuf:"varint,3,rep,packed,name=sources,proto3,enum=devproxy.v1.LogSource" json:"sources,omitempty"`
 	// Whether text that looks secret is shown instead of masked.
-	ShowSecrets   bool `protobuf:"varint,4,opt,name=show_secrets,json=showSecrets,proto3" json:"show_secrets,omitempty"`
+	ShowSecrets bool `protobuf:"varint,4,opt,name=show_secrets,json=showSecrets,proto3" json:"show_secrets,omitempty"`
+	// Only entries from then on; absent means all.
+	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// Only entries of this generation of the backend; 0 means all.
+	Generation uint64 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Only entries whose text, as it is sent, has a match of this regular
+	// expression of RE2 syntax; empty means all. The call ends with
+	// INVALID_ARGUMENT if it is none.
+	Pattern       string `protobuf:"bytes,7,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[13]
+	mi := &file_devproxy_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1145,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[13]
+	mi := &file_devproxy_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1158,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StreamLogsRequest) GetTail() uint32 {
@@ -1024,6 +1189,27 @@ func (x *StreamLogsRequest) GetShowSecrets() bool {
 	return false
 }
 
+func (x *StreamLogsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *StreamLogsRequest) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *StreamLogsRequest) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
 // StreamLogsResponse is one log entry.
 type StreamLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1035,7 +1221,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[14]
+	mi := &file_devproxy_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1233,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[14]
+	mi := &file_devproxy_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1246,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StreamLogsResponse) GetEntry() *LogEntry {
@@ -1092,7 +1278,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[15]
+	mi := &file_devproxy_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1290,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[15]
+	mi := &file_devproxy_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1303,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogEntry) GetSequence() uint64 {
@@ -1180,7 +1366,7 @@ type StreamTrafficRequest struct {
 
 func (x *StreamTrafficRequest) Reset() {
 	*x = StreamTrafficRequest{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[16]
+	mi := &file_devproxy_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1378,7 @@ func (x *StreamTrafficRequest) String() string {
 func (*StreamTrafficRequest) ProtoMessage() {}
 
 func (x *StreamTrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[16]
+	mi := &file_devproxy_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1391,7 @@ func (x *StreamTrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamTrafficRequest.ProtoReflect.Descriptor instead.
 func (*StreamTrafficRequest) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StreamTrafficRequest) GetSession() uint64 {
@@ -1252,7 +1438,7 @@ type StreamTrafficResponse struct {
 
 func (x *StreamTrafficResponse) Reset() {
 	*x = StreamTrafficResponse{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[17]
+	mi := &file_devproxy_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1450,7 @@ func (x *StreamTrafficResponse) String() string {
 func (*StreamTrafficResponse) ProtoMessage() {}
 
 func (x *StreamTrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[17]
+	mi := &file_devproxy_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1463,7 @@ func (x *StreamTrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamTrafficResponse.ProtoReflect.Descriptor instead.
 func (*StreamTrafficResponse) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StreamTrafficResponse) GetEntry() *TrafficEntry {
@@ -1337,7 +1523,7 @@ type TrafficEntry struct {
 
 func (x *TrafficEntry) Reset() {
 	*x = TrafficEntry{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[18]
+	mi := &file_devproxy_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1535,7 @@ func (x *TrafficEntry) String() string {
 func (*TrafficEntry) ProtoMessage() {}
 
 func (x *TrafficEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[18]
+	mi := &file_devproxy_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1548,7 @@ func (x *TrafficEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficEntry.ProtoReflect.Descriptor instead.
 func (*TrafficEntry) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TrafficEntry) GetTime() *timestamppb.Timestamp {
@@ -1465,7 +1651,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[19]
+	mi := &file_devproxy_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1663,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[19]
+	mi := &file_devproxy_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1676,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 // ListSessionsResponse lists the attached clients.
@@ -1504,7 +1690,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[20]
+	mi := &file_devproxy_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1702,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[20]
+	mi := &file_devproxy_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1715,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1551,7 +1737,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[21]
+	mi := &file_devproxy_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1749,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[21]
+	mi := &file_devproxy_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1762,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ShutdownRequest) GetHandover() bool {
@@ -1597,7 +1783,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[22]
+	mi := &file_devproxy_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1795,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[22]
+	mi := &file_devproxy_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1808,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ShutdownResponse) GetPid() int64 {
@@ -1644,14 +1830,16 @@ type Status struct {
 	// The last or running build; absent when none ran.
 	Build *Build `protobuf:"bytes,4,opt,name=build,proto3" json:"build,omitempty"`
 	// What is watched.
-	Watch         *Watch `protobuf:"bytes,5,opt,name=watch,proto3" json:"watch,omitempty"`
+	Watch *Watch `protobuf:"bytes,5,opt,name=watch,proto3" json:"watch,omitempty"`
+	// The process that builds continuously; absent when none is configured.
+	BuildWatch    *BuildWatch `protobuf:"bytes,6,opt,name=build_watch,json=buildWatch,proto3" json:"build_watch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[23]
+	mi := &file_devproxy_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1851,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[23]
+	mi := &file_devproxy_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1864,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Status) GetDaemon() *Daemon {
@@ -1714,6 +1902,13 @@ func (x *Status) GetWatch() *Watch {
 	return nil
 }
 
+func (x *Status) GetBuildWatch() *BuildWatch {
+	if x != nil {
+		return x.BuildWatch
+	}
+	return nil
+}
+
 // Daemon is the state of the daemon.
 type Daemon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1746,7 +1941,7 @@ type Daemon struct {
 
 func (x *Daemon) Reset() {
 	*x = Daemon{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[24]
+	mi := &file_devproxy_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1953,7 @@ func (x *Daemon) String() string {
 func (*Daemon) ProtoMessage() {}
 
 func (x *Daemon) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[24]
+	mi := &file_devproxy_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1966,7 @@ func (x *Daemon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Daemon.ProtoReflect.Descriptor instead.
 func (*Daemon) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Daemon) GetVersion() string {
@@ -1887,14 +2082,16 @@ type Backend struct {
 	// When the next start is due while in backoff.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
 	// Whether every client shares one link to it.
-	SharedLink    bool `protobuf:"varint,17,opt,name=shared_link,json=sharedLink,proto3" json:"shared_link,omitempty"`
+	SharedLink bool `protobuf:"varint,17,opt,name=shared_link,json=sharedLink,proto3" json:"shared_link,omitempty"`
+	// The last generations, oldest first, the current one included.
+	History       []*Generation `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Backend) Reset() {
 	*x = Backend{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[25]
+	mi := &file_devproxy_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2103,7 @@ func (x *Backend) String() string {
 func (*Backend) ProtoMessage() {}
 
 func (x *Backend) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[25]
+	mi := &file_devproxy_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2116,7 @@ func (x *Backend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backend.ProtoReflect.Descriptor instead.
 func (*Backend) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Backend) GetState() BackendState {
@@ -2041,6 +2238,96 @@ func (x *Backend) GetSharedLink() bool {
 	return false
 }
 
+func (x *Backend) GetHistory() []*Generation {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// Generation is one life of the backend.
+type Generation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Process id of its leader.
+	Pid int64 `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	// When it was started.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it became ready; absent if it has not.
+	ReadyTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ready_time,json=readyTime,proto3" json:"ready_time,omitempty"`
+	// How it ended; absent while it lives. Without the lines on stderr, but for
+	// those of the last one, which are in Backend.last_exit.
+	Exit          *Exit `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Generation) Reset() {
+	*x = Generation{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Generation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Generation) ProtoMessage() {}
+
+func (x *Generation) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Generation.ProtoReflect.Descriptor instead.
+func (*Generation) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Generation) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Generation) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Generation) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *Generation) GetReadyTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadyTime
+	}
+	return nil
+}
+
+func (x *Generation) GetExit() *Exit {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
 // Exit is how a generation of the backend ended.
 type Exit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2060,7 +2347,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[26]
+	mi := &file_devproxy_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2359,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[26]
+	mi := &file_devproxy_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2372,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Exit) GetGeneration() uint64 {
@@ -2161,7 +2448,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[27]
+	mi := &file_devproxy_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2460,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[27]
+	mi := &file_devproxy_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2473,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Session) GetId() uint64 {
@@ -2310,7 +2597,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[28]
+	mi := &file_devproxy_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2609,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[28]
+	mi := &file_devproxy_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2622,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Build) GetCommand() string {
@@ -2387,6 +2674,97 @@ func (x *Build) GetTail() []string {
 	return nil
 }
 
+// BuildWatch is the process of [build] watch, such as "tsc --watch".
+type BuildWatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The command, masked.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Process id of its leader; 0 while none runs.
+	Pid int64 `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	// When it was started; absent before that.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// How often it ended by itself and was started again.
+	Restarts uint32 `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	// What is wrong or what comes next, in words; may be empty.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// Its last lines of output, masked.
+	Tail          []string `protobuf:"bytes,6,rep,name=tail,proto3" json:"tail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildWatch) Reset() {
+	*x = BuildWatch{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildWatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildWatch) ProtoMessage() {}
+
+func (x *BuildWatch) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildWatch.ProtoReflect.Descriptor instead.
+func (*BuildWatch) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *BuildWatch) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *BuildWatch) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *BuildWatch) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *BuildWatch) GetRestarts() uint32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *BuildWatch) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *BuildWatch) GetTail() []string {
+	if x != nil {
+		return x.Tail
+	}
+	return nil
+}
+
 // Watch is the state of the watcher.
 type Watch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2414,7 +2792,7 @@ type Watch struct {
 
 func (x *Watch) Reset() {
 	*x = Watch{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[29]
+	mi := &file_devproxy_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2804,7 @@ func (x *Watch) String() string {
 func (*Watch) ProtoMessage() {}
 
 func (x *Watch) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[29]
+	mi := &file_devproxy_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2817,7 @@ func (x *Watch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watch.ProtoReflect.Descriptor instead.
 func (*Watch) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Watch) GetPaths() []string {
@@ -2533,6 +2911,14 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"8\n" +
 	"\x0fRestartResponse\x12%\n" +
+	"\x04step\x18\x01 \x01(\v2\x11.devproxy.v1.StepR\x04step\"W\n" +
+	"\x12HoldChangesRequest\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12'\n" +
+	"\x03end\x18\x02 \x01(\v2\x15.devproxy.v1.BuildEndR\x03end\"4\n" +
+	"\bBuildEnd\x12\x0e\n" +
+	"\x02ok\x18\x01 \x01(\bR\x02ok\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"<\n" +
+	"\x13HoldChangesResponse\x12%\n" +
 	"\x04step\x18\x01 \x01(\v2\x11.devproxy.v1.StepR\x04step\"\xc4\x01\n" +
 	"\x04Step\x120\n" +
 	"\abackend\x18\x01 \x01(\v2\x14.devproxy.v1.BackendH\x00R\abackend\x12#\n" +
@@ -2542,12 +2928,17 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x05event\"3\n" +
 	"\aOutcome\x12\x0e\n" +
 	"\x02ok\x18\x01 \x01(\bR\x02ok\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\x94\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\x80\x02\n" +
 	"\x11StreamLogsRequest\x12\x12\n" +
 	"\x04tail\x18\x01 \x01(\rR\x04tail\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x120\n" +
 	"\asources\x18\x03 \x03(\x0e2\x16.devproxy.v1.LogSourceR\asources\x12!\n" +
-	"\fshow_secrets\x18\x04 \x01(\bR\vshowSecrets\"A\n" +
+	"\fshow_secrets\x18\x04 \x01(\bR\vshowSecrets\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x06 \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\apattern\x18\a \x01(\tR\apattern\"A\n" +
 	"\x12StreamLogsResponse\x12+\n" +
 	"\x05entry\x18\x01 \x01(\v2\x15.devproxy.v1.LogEntryR\x05entry\"\xd2\x01\n" +
 	"\bLogEntry\x12\x1a\n" +
@@ -2593,13 +2984,15 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x0fShutdownRequest\x12\x1a\n" +
 	"\bhandover\x18\x01 \x01(\bR\bhandover\"$\n" +
 	"\x10ShutdownResponse\x12\x10\n" +
-	"\x03pid\x18\x01 \x01(\x03R\x03pid\"\xeb\x01\n" +
+	"\x03pid\x18\x01 \x01(\x03R\x03pid\"\xa5\x02\n" +
 	"\x06Status\x12+\n" +
 	"\x06daemon\x18\x01 \x01(\v2\x13.devproxy.v1.DaemonR\x06daemon\x12.\n" +
 	"\abackend\x18\x02 \x01(\v2\x14.devproxy.v1.BackendR\abackend\x120\n" +
 	"\bsessions\x18\x03 \x03(\v2\x14.devproxy.v1.SessionR\bsessions\x12(\n" +
 	"\x05build\x18\x04 \x01(\v2\x12.devproxy.v1.BuildR\x05build\x12(\n" +
-	"\x05watch\x18\x05 \x01(\v2\x12.devproxy.v1.WatchR\x05watch\"\xa0\x03\n" +
+	"\x05watch\x18\x05 \x01(\v2\x12.devproxy.v1.WatchR\x05watch\x128\n" +
+	"\vbuild_watch\x18\x06 \x01(\v2\x17.devproxy.v1.BuildWatchR\n" +
+	"buildWatch\"\xa0\x03\n" +
 	"\x06Daemon\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x129\n" +
@@ -2615,7 +3008,7 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\ridle_deadline\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\fidleDeadline\x12\x1f\n" +
 	"\bcontract\x18\v \x01(\rH\x00R\bcontract\x88\x01\x01B\v\n" +
-	"\t_contract\"\xf7\x05\n" +
+	"\t_contract\"\xaa\x06\n" +
 	"\aBackend\x12/\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x19.devproxy.v1.BackendStateR\x05state\x12\x1e\n" +
 	"\n" +
@@ -2640,10 +3033,20 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"retry_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12\x1f\n" +
 	"\vshared_link\x18\x11 \x01(\bR\n" +
-	"sharedLink\x1aG\n" +
+	"sharedLink\x121\n" +
+	"\ahistory\x18\x12 \x03(\v2\x17.devproxy.v1.GenerationR\ahistory\x1aG\n" +
 	"\x19EnvironmentOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x01\n" +
+	"\n" +
+	"Generation\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x03R\x03pid\x129\n" +
+	"\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x129\n" +
+	"\n" +
+	"ready_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\treadyTime\x12%\n" +
+	"\x04exit\x18\x05 \x01(\v2\x11.devproxy.v1.ExitR\x04exit\"\xa7\x01\n" +
 	"\x04Exit\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -2680,7 +3083,16 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\arunning\x18\x04 \x01(\bR\arunning\x12\x0e\n" +
 	"\x02ok\x18\x05 \x01(\bR\x02ok\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x12\n" +
-	"\x04tail\x18\a \x03(\tR\x04tail\"\xa3\x02\n" +
+	"\x04tail\x18\a \x03(\tR\x04tail\"\xbd\x01\n" +
+	"\n" +
+	"BuildWatch\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x03R\x03pid\x129\n" +
+	"\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1a\n" +
+	"\brestarts\x18\x04 \x01(\rR\brestarts\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x12\n" +
+	"\x04tail\x18\x06 \x03(\tR\x04tail\"\xa3\x02\n" +
 	"\x05Watch\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\tR\x05paths\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x14\n" +
@@ -2718,13 +3130,14 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\x16BACKEND_STATE_DRAINING\x10\x05\x12\x1a\n" +
 	"\x16BACKEND_STATE_STOPPING\x10\x06\x12\x19\n" +
 	"\x15BACKEND_STATE_BACKOFF\x10\a\x12\x18\n" +
-	"\x14BACKEND_STATE_FAILED\x10\b2\xc2\x05\n" +
+	"\x14BACKEND_STATE_FAILED\x10\b2\x98\x06\n" +
 	"\x0eControlService\x12J\n" +
 	"\tGetStatus\x12\x1d.devproxy.v1.GetStatusRequest\x1a\x1e.devproxy.v1.GetStatusResponse\x12R\n" +
 	"\vWatchStatus\x12\x1f.devproxy.v1.WatchStatusRequest\x1a .devproxy.v1.WatchStatusResponse0\x01\x12@\n" +
 	"\x05Start\x12\x19.devproxy.v1.StartRequest\x1a\x1a.devproxy.v1.StartResponse0\x01\x12=\n" +
 	"\x04Stop\x12\x18.devproxy.v1.StopRequest\x1a\x19.devproxy.v1.StopResponse0\x01\x12F\n" +
-	"\aRestart\x12\x1b.devproxy.v1.RestartRequest\x1a\x1c.devproxy.v1.RestartResponse0\x01\x12O\n" +
+	"\aRestart\x12\x1b.devproxy.v1.RestartRequest\x1a\x1c.devproxy.v1.RestartResponse0\x01\x12T\n" +
+	"\vHoldChanges\x12\x1f.devproxy.v1.HoldChangesRequest\x1a .devproxy.v1.HoldChangesResponse(\x010\x01\x12O\n" +
 	"\n" +
 	"StreamLogs\x12\x1e.devproxy.v1.StreamLogsRequest\x1a\x1f.devproxy.v1.StreamLogsResponse0\x01\x12X\n" +
 	"\rStreamTraffic\x12!.devproxy.v1.StreamTrafficRequest\x1a\".devproxy.v1.StreamTrafficResponse0\x01\x12S\n" +
@@ -2744,7 +3157,7 @@ func file_devproxy_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_devproxy_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_devproxy_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_devproxy_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_devproxy_v1_control_proto_goTypes = []any{
 	(LogSource)(0),                // 0: devproxy.v1.LogSource
 	(TrafficDirection)(0),         // 1: devproxy.v1.TrafficDirection
@@ -2761,92 +3174,108 @@ var file_devproxy_v1_control_proto_goTypes = []any{
 	(*RestartRequest)(nil),        // 12: devproxy.v1.RestartRequest
 	(*EnvironmentChange)(nil),     // 13: devproxy.v1.EnvironmentChange
 	(*RestartResponse)(nil),       // 14: devproxy.v1.RestartResponse
-	(*Step)(nil),                  // 15: devproxy.v1.Step
-	(*Outcome)(nil),               // 16: devproxy.v1.Outcome
-	(*StreamLogsRequest)(nil),     // 17: devproxy.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 18: devproxy.v1.StreamLogsResponse
-	(*LogEntry)(nil),              // 19: devproxy.v1.LogEntry
-	(*StreamTrafficRequest)(nil),  // 20: devproxy.v1.StreamTrafficRequest
-	(*StreamTrafficResponse)(nil), // 21: devproxy.v1.StreamTrafficResponse
-	(*TrafficEntry)(nil),          // 22: devproxy.v1.TrafficEntry
-	(*ListSessionsRequest)(nil),   // 23: devproxy.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 24: devproxy.v1.ListSessionsResponse
-	(*ShutdownRequest)(nil),       // 25: devproxy.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),      // 26: devproxy.v1.ShutdownResponse
-	(*Status)(nil),                // 27: devproxy.v1.Status
-	(*Daemon)(nil),                // 28: devproxy.v1.Daemon
-	(*Backend)(nil),               // 29: devproxy.v1.Backend
-	(*Exit)(nil),                  // 30: devproxy.v1.Exit
-	(*Session)(nil),               // 31: devproxy.v1.Session
-	(*Build)(nil),                 // 32: devproxy.v1.Build
-	(*Watch)(nil),                 // 33: devproxy.v1.Watch
-	nil,                           // 34: devproxy.v1.EnvironmentChange.OverridesEntry
-	nil,                           // 35: devproxy.v1.Backend.EnvironmentOverridesEntry
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*HoldChangesRequest)(nil),    // 15: devproxy.v1.HoldChangesRequest
+	(*BuildEnd)(nil),              // 16: devproxy.v1.BuildEnd
+	(*HoldChangesResponse)(nil),   // 17: devproxy.v1.HoldChangesResponse
+	(*Step)(nil),                  // 18: devproxy.v1.Step
+	(*Outcome)(nil),               // 19: devproxy.v1.Outcome
+	(*StreamLogsRequest)(nil),     // 20: devproxy.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 21: devproxy.v1.StreamLogsResponse
+	(*LogEntry)(nil),              // 22: devproxy.v1.LogEntry
+	(*StreamTrafficRequest)(nil),  // 23: devproxy.v1.StreamTrafficRequest
+	(*StreamTrafficResponse)(nil), // 24: devproxy.v1.StreamTrafficResponse
+	(*TrafficEntry)(nil),          // 25: devproxy.v1.TrafficEntry
+	(*ListSessionsRequest)(nil),   // 26: devproxy.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 27: devproxy.v1.ListSessionsResponse
+	(*ShutdownRequest)(nil),       // 28: devproxy.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),      // 29: devproxy.v1.ShutdownResponse
+	(*Status)(nil),                // 30: devproxy.v1.Status
+	(*Daemon)(nil),                // 31: devproxy.v1.Daemon
+	(*Backend)(nil),               // 32: devproxy.v1.Backend
+	(*Generation)(nil),            // 33: devproxy.v1.Generation
+	(*Exit)(nil),                  // 34: devproxy.v1.Exit
+	(*Session)(nil),               // 35: devproxy.v1.Session
+	(*Build)(nil),                 // 36: devproxy.v1.Build
+	(*BuildWatch)(nil),            // 37: devproxy.v1.BuildWatch
+	(*Watch)(nil),                 // 38: devproxy.v1.Watch
+	nil,                           // 39: devproxy.v1.EnvironmentChange.OverridesEntry
+	nil,                           // 40: devproxy.v1.Backend.EnvironmentOverridesEntry
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
 }
 var file_devproxy_v1_control_proto_depIdxs = []int32{
-	27, // 0: devproxy.v1.GetStatusResponse.status:type_name -> devproxy.v1.Status
-	27, // 1: devproxy.v1.WatchStatusResponse.status:type_name -> devproxy.v1.Status
-	15, // 2: devproxy.v1.StartResponse.step:type_name -> devproxy.v1.Step
-	15, // 3: devproxy.v1.StopResponse.step:type_name -> devproxy.v1.Step
+	30, // 0: devproxy.v1.GetStatusResponse.status:type_name -> devproxy.v1.Status
+	30, // 1: devproxy.v1.WatchStatusResponse.status:type_name -> devproxy.v1.Status
+	18, // 2: devproxy.v1.StartResponse.step:type_name -> devproxy.v1.Step
+	18, // 3: devproxy.v1.StopResponse.step:type_name -> devproxy.v1.Step
 	13, // 4: devproxy.v1.RestartRequest.environment:type_name -> devproxy.v1.EnvironmentChange
-	34, // 5: devproxy.v1.EnvironmentChange.overrides:type_name -> devproxy.v1.EnvironmentChange.OverridesEntry
-	15, // 6: devproxy.v1.RestartResponse.step:type_name -> devproxy.v1.Step
-	29, // 7: devproxy.v1.Step.backend:type_name -> devproxy.v1.Backend
-	32, // 8: devproxy.v1.Step.build:type_name -> devproxy.v1.Build
-	16, // 9: devproxy.v1.Step.outcome:type_name -> devproxy.v1.Outcome
-	0,  // 10: devproxy.v1.StreamLogsRequest.sources:type_name -> devproxy.v1.LogSource
-	19, // 11: devproxy.v1.StreamLogsResponse.entry:type_name -> devproxy.v1.LogEntry
-	36, // 12: devproxy.v1.LogEntry.time:type_name -> google.protobuf.Timestamp
-	0,  // 13: devproxy.v1.LogEntry.source:type_name -> devproxy.v1.LogSource
-	22, // 14: devproxy.v1.StreamTrafficResponse.entry:type_name -> devproxy.v1.TrafficEntry
-	36, // 15: devproxy.v1.TrafficEntry.time:type_name -> google.protobuf.Timestamp
-	1,  // 16: devproxy.v1.TrafficEntry.direction:type_name -> devproxy.v1.TrafficDirection
-	2,  // 17: devproxy.v1.TrafficEntry.kind:type_name -> devproxy.v1.TrafficKind
-	37, // 18: devproxy.v1.TrafficEntry.latency:type_name -> google.protobuf.Duration
-	31, // 19: devproxy.v1.ListSessionsResponse.sessions:type_name -> devproxy.v1.Session
-	28, // 20: devproxy.v1.Status.daemon:type_name -> devproxy.v1.Daemon
-	29, // 21: devproxy.v1.Status.backend:type_name -> devproxy.v1.Backend
-	31, // 22: devproxy.v1.Status.sessions:type_name -> devproxy.v1.Session
-	32, // 23: devproxy.v1.Status.build:type_name -> devproxy.v1.Build
-	33, // 24: devproxy.v1.Status.watch:type_name -> devproxy.v1.Watch
-	36, // 25: devproxy.v1.Daemon.start_time:type_name -> google.protobuf.Timestamp
-	36, // 26: devproxy.v1.Daemon.idle_deadline:type_name -> google.protobuf.Timestamp
-	3,  // 27: devproxy.v1.Backend.state:type_name -> devproxy.v1.BackendState
-	36, // 28: devproxy.v1.Backend.ready_time:type_name -> google.protobuf.Timestamp
-	35, // 29: devproxy.v1.Backend.environment_overrides:type_name -> devproxy.v1.Backend.EnvironmentOverridesEntry
-	30, // 30: devproxy.v1.Backend.last_exit:type_name -> devproxy.v1.Exit
-	36, // 31: devproxy.v1.Backend.retry_time:type_name -> google.protobuf.Timestamp
-	36, // 32: devproxy.v1.Exit.time:type_name -> google.protobuf.Timestamp
-	36, // 33: devproxy.v1.Session.attach_time:type_name -> google.protobuf.Timestamp
-	36, // 34: devproxy.v1.Session.last_time:type_name -> google.protobuf.Timestamp
-	36, // 35: devproxy.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	37, // 36: devproxy.v1.Build.duration:type_name -> google.protobuf.Duration
-	36, // 37: devproxy.v1.Watch.last_change_time:type_name -> google.protobuf.Timestamp
-	4,  // 38: devproxy.v1.ControlService.GetStatus:input_type -> devproxy.v1.GetStatusRequest
-	6,  // 39: devproxy.v1.ControlService.WatchStatus:input_type -> devproxy.v1.WatchStatusRequest
-	8,  // 40: devproxy.v1.ControlService.Start:input_type -> devproxy.v1.StartRequest
-	10, // 41: devproxy.v1.ControlService.Stop:input_type -> devproxy.v1.StopRequest
-	12, // 42: devproxy.v1.ControlService.Restart:input_type -> devproxy.v1.RestartRequest
-	17, // 43: devproxy.v1.ControlService.StreamLogs:input_type -> devproxy.v1.StreamLogsRequest
-	20, // 44: devproxy.v1.ControlService.StreamTraffic:input_type -> devproxy.v1.StreamTrafficRequest
-	23, // 45: devproxy.v1.ControlService.ListSessions:input_type -> devproxy.v1.ListSessionsRequest
-	25, // 46: devproxy.v1.ControlService.Shutdown:input_type -> devproxy.v1.ShutdownRequest
-	5,  // 47: devproxy.v1.ControlService.GetStatus:output_type -> devproxy.v1.GetStatusResponse
-	7,  // 48: devproxy.v1.ControlService.WatchStatus:output_type -> devproxy.v1.WatchStatusResponse
-	9,  // 49: devproxy.v1.ControlService.Start:output_type -> devproxy.v1.StartResponse
-	11, // 50: devproxy.v1.ControlService.Stop:output_type -> devproxy.v1.StopResponse
-	14, // 51: devproxy.v1.ControlService.Restart:output_type -> devproxy.v1.RestartResponse
-	18, // 52: devproxy.v1.ControlService.StreamLogs:output_type -> devproxy.v1.StreamLogsResponse
-	21, // 53: devproxy.v1.ControlService.StreamTraffic:output_type -> devproxy.v1.StreamTrafficResponse
-	24, // 54: devproxy.v1.ControlService.ListSessions:output_type -> devproxy.v1.ListSessionsResponse
-	26, // 55: devproxy.v1.ControlService.Shutdown:output_type -> devproxy.v1.ShutdownResponse
-	47, // [47:56] is the sub-list for method output_type
-	38, // [38:47] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	39, // 5: devproxy.v1.EnvironmentChange.overrides:type_name -> devproxy.v1.EnvironmentChange.OverridesEntry
+	18, // 6: devproxy.v1.RestartResponse.step:type_name -> devproxy.v1.Step
+	16, // 7: devproxy.v1.HoldChangesRequest.end:type_name -> devproxy.v1.BuildEnd
+	18, // 8: devproxy.v1.HoldChangesResponse.step:type_name -> devproxy.v1.Step
+	32, // 9: devproxy.v1.Step.backend:type_name -> devproxy.v1.Backend
+	36, // 10: devproxy.v1.Step.build:type_name -> devproxy.v1.Build
+	19, // 11: devproxy.v1.Step.outcome:type_name -> devproxy.v1.Outcome
+	0,  // 12: devproxy.v1.StreamLogsRequest.sources:type_name -> devproxy.v1.LogSource
+	41, // 13: devproxy.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	22, // 14: devproxy.v1.StreamLogsResponse.entry:type_name -> devproxy.v1.LogEntry
+	41, // 15: devproxy.v1.LogEntry.time:type_name -> google.protobuf.Timestamp
+	0,  // 16: devproxy.v1.LogEntry.source:type_name -> devproxy.v1.LogSource
+	25, // 17: devproxy.v1.StreamTrafficResponse.entry:type_name -> devproxy.v1.TrafficEntry
+	41, // 18: devproxy.v1.TrafficEntry.time:type_name -> google.protobuf.Timestamp
+	1,  // 19: devproxy.v1.TrafficEntry.direction:type_name -> devproxy.v1.TrafficDirection
+	2,  // 20: devproxy.v1.TrafficEntry.kind:type_name -> devproxy.v1.TrafficKind
+	42, // 21: devproxy.v1.TrafficEntry.latency:type_name -> google.protobuf.Duration
+	35, // 22: devproxy.v1.ListSessionsResponse.sessions:type_name -> devproxy.v1.Session
+	31, // 23: devproxy.v1.Status.daemon:type_name -> devproxy.v1.Daemon
+	32, // 24: devproxy.v1.Status.backend:type_name -> devproxy.v1.Backend
+	35, // 25: devproxy.v1.Status.sessions:type_name -> devproxy.v1.Session
+	36, // 26: devproxy.v1.Status.build:type_name -> devproxy.v1.Build
+	38, // 27: devproxy.v1.Status.watch:type_name -> devproxy.v1.Watch
+	37, // 28: devproxy.v1.Status.build_watch:type_name -> devproxy.v1.BuildWatch
+	41, // 29: devproxy.v1.Daemon.start_time:type_name -> google.protobuf.Timestamp
+	41, // 30: devproxy.v1.Daemon.idle_deadline:type_name -> google.protobuf.Timestamp
+	3,  // 31: devproxy.v1.Backend.state:type_name -> devproxy.v1.BackendState
+	41, // 32: devproxy.v1.Backend.ready_time:type_name -> google.protobuf.Timestamp
+	40, // 33: devproxy.v1.Backend.environment_overrides:type_name -> devproxy.v1.Backend.EnvironmentOverridesEntry
+	34, // 34: devproxy.v1.Backend.last_exit:type_name -> devproxy.v1.Exit
+	41, // 35: devproxy.v1.Backend.retry_time:type_name -> google.protobuf.Timestamp
+	33, // 36: devproxy.v1.Backend.history:type_name -> devproxy.v1.Generation
+	41, // 37: devproxy.v1.Generation.start_time:type_name -> google.protobuf.Timestamp
+	41, // 38: devproxy.v1.Generation.ready_time:type_name -> google.protobuf.Timestamp
+	34, // 39: devproxy.v1.Generation.exit:type_name -> devproxy.v1.Exit
+	41, // 40: devproxy.v1.Exit.time:type_name -> google.protobuf.Timestamp
+	41, // 41: devproxy.v1.Session.attach_time:type_name -> google.protobuf.Timestamp
+	41, // 42: devproxy.v1.Session.last_time:type_name -> google.protobuf.Timestamp
+	41, // 43: devproxy.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	42, // 44: devproxy.v1.Build.duration:type_name -> google.protobuf.Duration
+	41, // 45: devproxy.v1.BuildWatch.start_time:type_name -> google.protobuf.Timestamp
+	41, // 46: devproxy.v1.Watch.last_change_time:type_name -> google.protobuf.Timestamp
+	4,  // 47: devproxy.v1.ControlService.GetStatus:input_type -> devproxy.v1.GetStatusRequest
+	6,  // 48: devproxy.v1.ControlService.WatchStatus:input_type -> devproxy.v1.WatchStatusRequest
+	8,  // 49: devproxy.v1.ControlService.Start:input_type -> devproxy.v1.StartRequest
+	10, // 50: devproxy.v1.ControlService.Stop:input_type -> devproxy.v1.StopRequest
+	12, // 51: devproxy.v1.ControlService.Restart:input_type -> devproxy.v1.RestartRequest
+	15, // 52: devproxy.v1.ControlService.HoldChanges:input_type -> devproxy.v1.HoldChangesRequest
+	20, // 53: devproxy.v1.ControlService.StreamLogs:input_type -> devproxy.v1.StreamLogsRequest
+	23, // 54: devproxy.v1.ControlService.StreamTraffic:input_type -> devproxy.v1.StreamTrafficRequest
+	26, // 55: devproxy.v1.ControlService.ListSessions:input_type -> devproxy.v1.ListSessionsRequest
+	28, // 56: devproxy.v1.ControlService.Shutdown:input_type -> devproxy.v1.ShutdownRequest
+	5,  // 57: devproxy.v1.ControlService.GetStatus:output_type -> devproxy.v1.GetStatusResponse
+	7,  // 58: devproxy.v1.ControlService.WatchStatus:output_type -> devproxy.v1.WatchStatusResponse
+	9,  // 59: devproxy.v1.ControlService.Start:output_type -> devproxy.v1.StartResponse
+	11, // 60: devproxy.v1.ControlService.Stop:output_type -> devproxy.v1.StopResponse
+	14, // 61: devproxy.v1.ControlService.Restart:output_type -> devproxy.v1.RestartResponse
+	17, // 62: devproxy.v1.ControlService.HoldChanges:output_type -> devproxy.v1.HoldChangesResponse
+	21, // 63: devproxy.v1.ControlService.StreamLogs:output_type -> devproxy.v1.StreamLogsResponse
+	24, // 64: devproxy.v1.ControlService.StreamTraffic:output_type -> devproxy.v1.StreamTrafficResponse
+	27, // 65: devproxy.v1.ControlService.ListSessions:output_type -> devproxy.v1.ListSessionsResponse
+	29, // 66: devproxy.v1.ControlService.Shutdown:output_type -> devproxy.v1.ShutdownResponse
+	57, // [57:67] is the sub-list for method output_type
+	47, // [47:57] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_devproxy_v1_control_proto_init() }
@@ -2854,20 +3283,20 @@ func file_devproxy_v1_control_proto_init() {
 	if File_devproxy_v1_control_proto != nil {
 		return
 	}
-	file_devproxy_v1_control_proto_msgTypes[11].OneofWrappers = []any{
+	file_devproxy_v1_control_proto_msgTypes[14].OneofWrappers = []any{
 		(*Step_Backend)(nil),
 		(*Step_BuildOutput)(nil),
 		(*Step_Build)(nil),
 		(*Step_Outcome)(nil),
 	}
-	file_devproxy_v1_control_proto_msgTypes[24].OneofWrappers = []any{}
+	file_devproxy_v1_control_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_devproxy_v1_control_proto_rawDesc), len(file_devproxy_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   32,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	ControlService_Start_FullMethodName         = "/devproxy.v1.ControlService/Start"
 	ControlService_Stop_FullMethodName          = "/devproxy.v1.ControlService/Stop"
 	ControlService_Restart_FullMethodName       = "/devproxy.v1.ControlService/Restart"
+	ControlService_HoldChanges_FullMethodName   = "/devproxy.v1.ControlService/HoldChanges"
 	ControlService_StreamLogs_FullMethodName    = "/devproxy.v1.ControlService/StreamLogs"
 	ControlService_StreamTraffic_FullMethodName = "/devproxy.v1.ControlService/StreamTraffic"
 	ControlService_ListSessions_FullMethodName  = "/devproxy.v1.ControlService/ListSessions"
@@ -47,6 +48,12 @@ type ControlServiceClient interface {
 	// Restart restarts the backend, after a build if asked, and reports phases
 	// and build output until it is up or has failed.
 	Restart(ctx context.Context, in *RestartRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RestartResponse], error)
+	// HoldChanges holds back changes of the watched paths while a build lasts that
+	// the caller runs himself, so that nothing it leaves half done starts anything.
+	// It holds from the first response on, until a request says how the build ended
+	// or the call ends. After a build that succeeded it reports the restart that
+	// comes of it, if one does; a failed one leaves the running backend alone.
+	HoldChanges(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HoldChangesRequest, HoldChangesResponse], error)
 	// StreamLogs sends recent log entries and then, if asked, new ones.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 	// StreamTraffic sends the JSON-RPC messages that pass from now on, at both
@@ -153,9 +160,22 @@ func (c *controlServiceClient) Restart(ctx context.Context, in *RestartRequest, 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ControlService_RestartClient = grpc.ServerStreamingClient[RestartResponse]
 
+func (c *controlServiceClient) HoldChanges(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HoldChangesRequest, HoldChangesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[4], ControlService_HoldChanges_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[HoldChangesRequest, HoldChangesResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_HoldChangesClient = grpc.BidiStreamingClient[HoldChangesRequest, HoldChangesResponse]
+
 func (c *controlServiceClient) StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[4], ControlService_StreamLogs_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[5], ControlService_StreamLogs_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +194,7 @@ type ControlService_StreamLogsClient = grpc.ServerStreamingClient[StreamLogsResp
 
 func (c *controlServiceClient) StreamTraffic(ctx context.Context, in *StreamTrafficRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamTrafficResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[5], ControlService_StreamTraffic_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[6], ControlService_StreamTraffic_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -228,6 +248,12 @@ type ControlServiceServer interface {
 	// Restart restarts the backend, after a build if asked, and reports phases
 	// and build output until it is up or has failed.
 	Restart(*RestartRequest, grpc.ServerStreamingServer[RestartResponse]) error
+	// HoldChanges holds back changes of the watched paths while a build lasts that
+	// the caller runs himself, so that nothing it leaves half done starts anything.
+	// It holds from the first response on, until a request says how the build ended
+	// or the call ends. After a build that succeeded it reports the restart that
+	// comes of it, if one does; a failed one leaves the running backend alone.
+	HoldChanges(grpc.BidiStreamingServer[HoldChangesRequest, HoldChangesResponse]) error
 	// StreamLogs sends recent log entries and then, if asked, new ones.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	// StreamTraffic sends the JSON-RPC messages that pass from now on, at both
@@ -262,6 +288,9 @@ func (UnimplementedControlServiceServer) Stop(*StopRequest, grpc.ServerStreaming
 }
 func (UnimplementedControlServiceServer) Restart(*RestartRequest, grpc.ServerStreamingServer[RestartResponse]) error {
 	return status.Error(codes.Unimplemented, "method Restart not implemented")
+}
+func (UnimplementedControlServiceServer) HoldChanges(grpc.BidiStreamingServer[HoldChangesRequest, HoldChangesResponse]) error {
+	return status.Error(codes.Unimplemented, "method HoldChanges not implemented")
 }
 func (UnimplementedControlServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
@@ -357,6 +386,13 @@ func _ControlService_Restart_Handler(srv interface{}, stream grpc.ServerStream) 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ControlService_RestartServer = grpc.ServerStreamingServer[RestartResponse]
+
+func _ControlService_HoldChanges_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ControlServiceServer).HoldChanges(&grpc.GenericServerStream[HoldChangesRequest, HoldChangesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_HoldChangesServer = grpc.BidiStreamingServer[HoldChangesRequest, HoldChangesResponse]
 
 func _ControlService_StreamLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StreamLogsRequest)
@@ -456,6 +492,12 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Restart",
 			Handler:       _ControlService_Restart_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "HoldChanges",
+			Handler:       _ControlService_HoldChanges_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "StreamLogs",
