@@ -151,7 +151,7 @@ func ctl(args ...string) outcome {
 
 func TestWithoutDaemon(t *testing.T) {
 	p := newProject(t)
-	for _, command := range []string{"status", "start", "stop", "restart", "logs", "trace"} {
+	for _, command := range []string{"status", "stop", "logs", "trace"} {
 		o := ctl(command)
 		if o.code != cli.ExitNoDaemon || o.stdout != "" {
 			t.Errorf("%s: %+v", command, o)
@@ -164,6 +164,23 @@ func TestWithoutDaemon(t *testing.T) {
 	}
 	if o := ctl("version"); o.code != cli.ExitOK || !strings.HasPrefix(o.stdout, "devproxyctl ") || strings.Contains(o.stdout, "devproxyd") {
 		t.Errorf("version: %+v", o)
+	}
+}
+
+// A person who wants the server to run need not know of the daemon.
+func TestStartWithoutDaemon(t *testing.T) {
+	p := newProject(t)
+	t.Setenv("PATH", "")
+	for _, command := range []string{"start", "restart", "tools", "call x"} {
+		put(t, p.Config(), "[backend]\ncommand = \"x\"\ntransport = \"stdio\"\n", 0o600)
+		if o := ctl(strings.Fields(command)...); o.code != cli.ExitFailed || !strings.Contains(o.stderr, "devproxyd is neither in") {
+			t.Errorf("%s does not look for a daemon to start: %+v", command, o)
+		}
+		// A fault of the file is told the same by all of them.
+		put(t, p.Config(), "[backend]\ncomand = \"x\"\n", 0o600)
+		if o := ctl(strings.Fields(command)...); o.code != cli.ExitUsage || !strings.HasPrefix(o.stderr, "devproxyctl: devproxy.toml:2: ") {
+			t.Errorf("%s with a faulty file: %+v", command, o)
+		}
 	}
 }
 
@@ -278,6 +295,7 @@ func ending(ok bool, message string) *client.Step {
 func TestRestartCommand(t *testing.T) {
 	p := newProject(t)
 	d := &fakeDaemon{status: statuses()["running"]}
+	d.status.Daemon.ProjectRoot = p.Root
 	d.steps = []*client.Step{
 		{Event: &devproxyv1.Step_BuildOutput{BuildOutput: "compiling"}},
 		{Event: &devproxyv1.Step_Build{Build: &client.BuildRun{Ok: true, Duration: durationpb.New(2 * time.Second)}}},

@@ -19,9 +19,16 @@ func newStart(target *cli.Target) *cobra.Command {
 		Use:   "start",
 		Short: "Start the backend now instead of on the first request",
 		Long: `Start the backend now instead of on the first request that needs it, and return
-when it is up. If it runs already, say so and succeed.`,
+when it is up. If it runs already, say so and succeed. Where no daemon runs one
+is started first, as by "devproxyd start", with the environment of this terminal.`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return follow(cmd, target, (*client.Client).Start) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := dialStarting(cmd, target)
+			if err != nil {
+				return err
+			}
+			return follow(cmd, c, (*client.Client).Start)
+		},
 	}
 }
 
@@ -33,7 +40,13 @@ func newStop(target *cli.Target) *cobra.Command {
 its clients stay, and the next request that needs the backend starts it again.
 To stop the daemon too, see "devproxyd stop".`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return follow(cmd, target, (*client.Client).Stop) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := target.Dial(cmd)
+			if err != nil {
+				return err
+			}
+			return follow(cmd, c, (*client.Client).Stop)
+		},
 	}
 }
 
@@ -45,7 +58,7 @@ func newRestart(target *cli.Target) *cobra.Command {
 		Short: "Restart the backend; clients keep their connections",
 		Long: `Restart the backend. Clients keep their connections and hear that lists may have
 changed. With --rebuild the build command runs first, its output is shown, and
-if it fails the running backend is left alone.
+if it fails the running backend is left alone. Where no daemon runs it is a start.
 
 --env replaces the set of environment overrides, which lasts until it is
 replaced again, cleared with --clear-env, or forgotten by "devproxyd stop" or a
@@ -66,7 +79,11 @@ replaced again, cleared with --clear-env, or forgotten by "devproxyd stop" or a
 				}
 				overrides = map[string]string{}
 			}
-			return follow(cmd, target, func(c *client.Client, ctx context.Context, step func(*client.Step)) error {
+			c, err := dialStarting(cmd, target)
+			if err != nil {
+				return err
+			}
+			return follow(cmd, c, func(c *client.Client, ctx context.Context, step func(*client.Step)) error {
 				return c.Restart(ctx, rebuild, overrides, step)
 			})
 		},
@@ -97,17 +114,13 @@ func parseEnv(assignments []string) (map[string]string, error) {
 type operation func(c *client.Client, ctx context.Context, step func(*client.Step)) error
 
 // follow has the daemon do something, tells its steps on stderr, and what it has
-// come to on stdout.
-func follow(cmd *cobra.Command, target *cli.Target, do operation) error {
-	c, _, err := target.Dial(cmd)
-	if err != nil {
-		return err
-	}
+// come to on stdout. It closes c.
+func follow(cmd *cobra.Command, c *client.Client, do operation) error {
 	defer func() { _ = c.Close() }()
 	stderr := cmd.ErrOrStderr()
 	began := time.Now()
 	last := ""
-	err = do(c, cmd.Context(), func(step *client.Step) {
+	err := do(c, cmd.Context(), func(step *client.Step) {
 		switch {
 		case step.GetBackend() != nil:
 			if line := describe(step.GetBackend()); line != last {

@@ -15,7 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
-	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/internal/cli"
 	"github.com/debugmcp/devproxy/internal/config"
 	"github.com/debugmcp/devproxy/internal/project"
@@ -52,16 +51,21 @@ func openServer(cmd *cobra.Command, target *cli.Target, options *mcp.ClientOptio
 	if err != nil {
 		return nil, err
 	}
+	return attach(cmd.Context(), cmd, p, shim.Config{Socket: target.SocketPath}, options, hear)
+}
+
+// attach has a conversation with the server of p by way of a shim, of which
+// config says what is not the same for all.
+func attach(ctx context.Context, cmd *cobra.Command, p project.Project, config shim.Config, options *mcp.ClientOptions, hear func(method string, params []byte)) (*server, error) {
 	// What ends the command has to reach the server through the shim first.
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(cmd.Context()))
+	shimContext, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stdin, toShim := io.Pipe()
 	fromShim, stdout := io.Pipe()
+	config.Stdin, config.Stdout, config.Stderr = stdin, stdout, &notes{out: cmd.ErrOrStderr(), name: cmd.Root().Name()}
+	config.ProjectDir, config.Version = p.Root, cmd.Root().Version
 	ended := make(chan error, 1)
 	go func() {
-		err := shim.Run(ctx, shim.Config{
-			Stdin: stdin, Stdout: stdout, Stderr: &notes{out: cmd.ErrOrStderr(), name: cmd.Root().Name()},
-			ProjectDir: p.Root, Socket: target.SocketPath, Version: cmd.Root().Version,
-		})
+		err := shim.Run(shimContext, config)
 		_ = stdout.Close()
 		ended <- err
 	}()
@@ -83,7 +87,8 @@ func openServer(cmd *cobra.Command, target *cli.Target, options *mcp.ClientOptio
 	}
 	name := cmd.Root().Name()
 	c := mcp.NewClient(&mcp.Implementation{Name: name, Version: cmd.Root().Version}, options)
-	if s.session, err = c.Connect(cmd.Context(), s.conn, nil); err != nil {
+	var err error
+	if s.session, err = c.Connect(ctx, s.conn, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("connecting to the server: %w", err), s.leave())
 	}
 	return s, nil
@@ -93,23 +98,6 @@ func openServer(cmd *cobra.Command, target *cli.Target, options *mcp.ClientOptio
 func (s *server) close() {
 	_ = s.session.Close()
 	_ = s.leave()
-}
-
-// ensureDaemon starts the project's daemon if none runs, and makes sure that it
-// is one that this program may talk to.
-func ensureDaemon(cmd *cobra.Command, target *cli.Target) (project.Project, error) {
-	p, err := target.Project()
-	if err == nil {
-		err = cli.Usage(p.HasConfig())
-	}
-	if err != nil {
-		return p, err
-	}
-	status, err := cli.Ensure(cmd.Context(), client.Options{Project: p, Socket: target.SocketPath})
-	if err == nil {
-		err = errors.Join(cli.CheckServes(status, p), cli.CheckBuild(cmd, status))
-	}
-	return p, err
 }
 
 // devTools are the names that devproxy's own tools have in the project.

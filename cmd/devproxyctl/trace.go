@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,6 +62,9 @@ because the terminal is slow, loses messages and says how many; it delays nobody
 				return err
 			}
 			defer func() { _ = c.Close() }()
+			if err := hasSession(cmd.Context(), c, options.Session); err != nil {
+				return err
+			}
 			out := cmd.OutOrStdout()
 			if !raw && !asJSON {
 				options.MaxBody = shownBody
@@ -87,6 +91,29 @@ because the terminal is slow, loses messages and says how many; it delays nobody
 	flags.BoolVar(&options.ShowSecrets, "show-secrets", false, "do not mask what looks secret")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object a line, with the whole message in it")
 	return cmd
+}
+
+// hasSession reports a session that there is none of: numbers are given once, so
+// that nothing would ever be seen of it.
+func hasSession(ctx context.Context, c *client.Client, number uint64) error {
+	if number == 0 {
+		return nil
+	}
+	status, err := c.Status(ctx, false)
+	if err != nil {
+		return err
+	}
+	var there []string
+	for _, s := range status.GetSessions() {
+		if s.GetId() == number {
+			return nil
+		}
+		there = append(there, strings.TrimSpace(fmt.Sprintf("#%d %s", s.GetId(), s.GetClientName())))
+	}
+	if len(there) == 0 {
+		return fmt.Errorf("there is no session %d: no client is attached", number)
+	}
+	return fmt.Errorf("there is no session %d; there are %s", number, strings.Join(there, ", "))
 }
 
 // tracer prints the messages of a trace.

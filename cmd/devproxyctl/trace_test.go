@@ -49,6 +49,7 @@ func TestTraceCommand(t *testing.T) {
 	first := clock + " #3 claude-code   client→proxy legacy request tools/call 7  "
 	const name = `{"name":"x"}`
 	last := "(9 messages are missing here: the trace did not keep up)\n" + clock + " -                proxy←server modern error -32602 tools/call 1 1.23ms  "
+	d.status.Sessions = []*client.Session{{Id: 3, ClientName: "claude-code"}, {Id: 5}}
 	for args, want := range map[string]string{
 		"trace --session 3 --method tools/*": first + name + "  84 bytes\n" + last + "{\"cut  4.9 KiB\n",
 		"trace --raw --show-secrets -n 1":    first + "84 bytes\n" + call + "\n",
@@ -65,6 +66,9 @@ func TestTraceCommand(t *testing.T) {
 	}
 	if o := ctl("trace", "-n", "-1"); o.code != cli.ExitUsage {
 		t.Errorf("less than no messages: %+v", o)
+	}
+	if o := ctl("trace", "--session", "99"); o.code != cli.ExitFailed || !strings.Contains(o.stderr, "there is no session 99; there are #3 claude-code, #5\n") {
+		t.Errorf("a session that is not there: %+v", o)
 	}
 	// Only what is shown is asked for.
 	asked := map[uint32]*devproxyv1.StreamTrafficRequest{}

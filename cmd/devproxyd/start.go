@@ -45,7 +45,7 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), startWithin, fmt.Errorf("no daemon after %s", startWithin))
 	defer cancel()
 	began := time.Now()
-	status, err := cli.Ensure(ctx, detached(target, p))
+	status, err := cli.Ensure(ctx, target.FromTerminal(p))
 	if err != nil {
 		return err
 	}
@@ -59,15 +59,6 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd %s for %s, pid %d, socket %s\n", verb, cli.PrintableLine(p.Root), daemon.GetPid(), daemon.GetSocket())
 	return err
-}
-
-// detached says how to start the daemon from this terminal.
-func detached(target *cli.Target, p project.Project, more ...string) client.Options {
-	args := []string{"run", "--detached", "--project", p.Root}
-	if target.SocketPath != "" {
-		args = append(args, "--socket", target.SocketPath)
-	}
-	return client.Options{Project: p, Socket: target.SocketPath, Args: append(args, more...)}
 }
 
 func newRestart(target *cli.Target) *cobra.Command {
@@ -111,13 +102,13 @@ func restart(cmd *cobra.Command, target *cli.Target) error {
 		return cli.CheckBuild(cmd, status)
 	}
 	predecessor := status.GetDaemon().GetPid()
-	c, err := client.Replace(cmd.Context(), detached(target, p, "--succeeds", strconv.FormatInt(predecessor, 10)), old)
+	c, err := client.Replace(cmd.Context(), target.FromTerminal(p, "--succeeds", strconv.FormatInt(predecessor, 10)), old)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
 	if status, err = c.Status(cmd.Context(), false); errors.Is(err, client.ErrNotServing) {
-		status, err = cli.Ensure(cmd.Context(), detached(target, p)) // it is replaced once more
+		status, err = cli.Ensure(cmd.Context(), target.FromTerminal(p)) // it is replaced once more
 	}
 	if err != nil {
 		return err

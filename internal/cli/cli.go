@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,9 @@ func Group(cmd *cobra.Command, args []string) error {
 	}
 	advice := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
 	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
-		advice = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+close[0])
+		// One who stopped typing is more likely than one who mistyped.
+		began := max(0, slices.IndexFunc(close, func(name string) bool { return strings.HasPrefix(name, args[0]) }))
+		advice = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+close[began])
 	}
 	return Usage(fmt.Errorf("unknown command %q; %s", args[0], advice))
 }
@@ -166,6 +169,16 @@ func (t *Target) Find(ctx context.Context) (*client.Client, project.Project, err
 	return c, p, nil
 }
 
+// FromTerminal says how to start the daemon from this terminal, with more
+// arguments if there are some.
+func (t *Target) FromTerminal(p project.Project, more ...string) client.Options {
+	args := []string{"run", "--detached", "--project", p.Root}
+	if t.SocketPath != "" {
+		args = append(args, "--socket", t.SocketPath)
+	}
+	return client.Options{Project: p, Socket: t.SocketPath, Args: append(args, more...)}
+}
+
 // endingWithin is how long a daemon that ends may hang up on those who come.
 const endingWithin = 3 * time.Second
 
@@ -246,7 +259,6 @@ func Main(root *cobra.Command) int {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return Usage(fmt.Errorf("%w; see %q", err, cmd.CommandPath()+" --help"))
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SuggestionsMinimumDistance = 2 // letters, of a slip in typing
 	err := root.ExecuteContext(ctx)
 	if err == nil {
