@@ -81,6 +81,7 @@ type loop struct {
 	workers   sync.WaitGroup
 	waiting   []baselineRequest // for a look to start
 	serving   []baselineRequest // for the one at work
+	asking    []verdictRequest  // for the end of the burst
 	quiet     quiet
 	settled   *time.Timer
 	patience  *time.Timer
@@ -151,6 +152,10 @@ func (l *loop) run(ctx context.Context) {
 			}
 		case request := <-l.w.baselines:
 			l.baseline(request)
+		case request := <-l.w.verdicts:
+			// What was written just now may not have sent its events yet.
+			l.asking = append(l.asking, request)
+			l.touch()
 		case <-l.w.recheck:
 			l.next.look = true
 		case <-l.w.released:
@@ -372,11 +377,16 @@ func (l *loop) serve(f finding) {
 
 // evaluate reports the content if it is new, complete and wanted now.
 func (l *loop) evaluate(f finding) {
-	if l.held() || (l.quiet.pending() && !l.working.cut) || f.entryMissing {
+	if l.held() || (l.quiet.pending() && !l.working.cut) {
+		return
+	}
+	if f.entryMissing {
+		l.tell(Verdict{MissingEntry: l.w.config.Entry})
 		return
 	}
 	paths := difference(l.reference, l.latest)
 	if len(paths) == 0 && !l.owed {
+		l.tell(Verdict{})
 		return
 	}
 	now := time.Now()
@@ -386,7 +396,25 @@ func (l *loop) evaluate(f finding) {
 	l.status.LastChanged = l.newest(paths)
 	l.w.config.Logger.Debug("the content of the watched paths is new", "files", len(paths), "newest", l.status.LastChanged)
 	l.publish() // first, so that who has the change finds the status to it
+	if l.tell(Verdict{Changed: true}) {
+		return
+	}
 	l.w.report(Change{At: now, Paths: paths[:min(len(paths), maxNamed)], Count: len(paths)})
+}
+
+// tell answers those who have asked what comes of a burst, and reports whether
+// any of them was still there.
+func (l *loop) tell(verdict Verdict) (heard bool) {
+	requests := l.asking
+	l.asking = nil
+	for _, request := range requests {
+		select {
+		case request.reply <- verdict:
+			heard = true
+		case <-request.abandoned:
+		}
+	}
+	return heard
 }
 
 // began is when what is reported now was begun to be written, by the events:

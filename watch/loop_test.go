@@ -161,6 +161,9 @@ func inBubble(t *testing.T, config Config, prepare func(*fakeGround), test func(
 		if _, err := w.Baseline(t.Context()); !errors.Is(err, ErrStopped) {
 			t.Errorf("Baseline after the end: %v", err)
 		}
+		if _, err := w.Settled(t.Context()); !errors.Is(err, ErrStopped) {
+			t.Errorf("Settled after the end: %v", err)
+		}
 	})
 }
 
@@ -384,6 +387,75 @@ func TestHold(t *testing.T) {
 		g.write("a", "1")
 		release()
 		expectNone(t, w, time.Minute)
+	})
+}
+
+// settled asks, and gives the answer with how long it took.
+func settled(t *testing.T, w *Watcher) (Verdict, time.Duration) {
+	t.Helper()
+	began := time.Now()
+	verdict, err := w.Settled(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verdict, time.Since(began)
+}
+
+func TestSettled(t *testing.T) {
+	const settle = 300 * time.Millisecond
+	inBubble(t, Config{}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
+		if verdict, after := settled(t, w); verdict.Changed || after != settle {
+			t.Errorf("of nothing it says %+v after %v", verdict, after)
+		}
+		// Who asks has the change, even one that no event has told.
+		g.set("a", "1")
+		if verdict, after := settled(t, w); !verdict.Changed || after != settle {
+			t.Errorf("of a new file it says %+v after %v", verdict, after)
+		}
+		expectNone(t, w, time.Minute)
+
+		// While somebody holds changes back there is nothing to be said.
+		release := w.Hold()
+		g.write("a", "2")
+		verdicts := make(chan Verdict, 2)
+		for range cap(verdicts) {
+			go func() {
+				verdict, _ := w.Settled(t.Context())
+				verdicts <- verdict
+			}()
+		}
+		expectNone(t, w, time.Minute)
+		release()
+		for range cap(verdicts) {
+			if verdict := <-verdicts; !verdict.Changed {
+				t.Errorf("after a hold it says %+v", verdict)
+			}
+		}
+
+		// A change that nobody waits for any more is told as every other.
+		release = w.Hold()
+		g.write("a", "3")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("too long"))
+		defer cancel()
+		if _, err := w.Settled(ctx); err == nil || err.Error() != "too long" {
+			t.Errorf("who gives up gets %v", err)
+		}
+		release()
+		expect(t, w, time.Second)
+	})
+}
+
+func TestSettledWithoutEntry(t *testing.T) {
+	inBubble(t, Config{Entry: "main"}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
+		g.write("other", "1")
+		g.write("lib", "1")
+		if verdict, _ := settled(t, w); verdict.Changed || verdict.MissingEntry != "main" {
+			t.Errorf("without the entry file it says %+v", verdict)
+		}
+		g.write("main", "1")
+		if change, _ := expect(t, w, time.Minute); change.Count == 0 {
+			t.Errorf("with it the change is %+v", change)
+		}
 	})
 }
 

@@ -88,6 +88,7 @@ type Watcher struct {
 
 	changes   chan Change          // buffer 1; sent to by Run alone, never closed: an end is no change
 	baselines chan baselineRequest // unbuffered
+	verdicts  chan verdictRequest  // unbuffered
 	recheck   chan struct{}        // buffer 1: one is as good as many
 	released  chan struct{}        // buffer 1
 	done      chan struct{}        // closed when Run returns
@@ -99,6 +100,22 @@ type Watcher struct {
 type baselineRequest struct {
 	// reply is unbuffered, so that both sides agree whether it was taken.
 	reply     chan string
+	abandoned <-chan struct{}
+}
+
+// Verdict is what has come of a build, once its output has settled.
+type Verdict struct {
+	// Changed: the content differs from the last one that was reported or that a
+	// backend was started from. Whoever hears so has taken the change over.
+	Changed bool
+	// MissingEntry is the entry file's path if that is missing or empty. What else
+	// has changed counts when it is there.
+	MissingEntry string
+}
+
+type verdictRequest struct {
+	// reply is unbuffered, so that both sides agree who has the change.
+	reply     chan Verdict
 	abandoned <-chan struct{}
 }
 
@@ -126,7 +143,7 @@ func New(config Config) (*Watcher, error) {
 func newWatcher(config Config, ground ground) *Watcher {
 	w := &Watcher{
 		config: config, ground: ground,
-		changes: make(chan Change, 1), baselines: make(chan baselineRequest),
+		changes: make(chan Change, 1), baselines: make(chan baselineRequest), verdicts: make(chan verdictRequest),
 		recheck: make(chan struct{}, 1), released: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	w.status.Store(&Status{Paths: config.Paths, Mode: Events, Entry: config.Entry})
@@ -173,6 +190,30 @@ func (w *Watcher) Baseline(ctx context.Context) (missingEntry string, err error)
 		return "", ErrStopped
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
+	}
+}
+
+// Settled waits until what was written before the call has settled and nobody
+// holds changes back, and says whether it is a change. A change that is told so
+// does not come through Changes as well: the caller passes it on, whatever has
+// become of ctx meanwhile. Several who ask at once are all told of it. Errors are
+// as for Baseline.
+func (w *Watcher) Settled(ctx context.Context) (Verdict, error) {
+	request := verdictRequest{reply: make(chan Verdict), abandoned: ctx.Done()}
+	select {
+	case w.verdicts <- request:
+	case <-w.done:
+		return Verdict{}, ErrStopped
+	case <-ctx.Done():
+		return Verdict{}, context.Cause(ctx)
+	}
+	select {
+	case verdict := <-request.reply:
+		return verdict, nil
+	case <-w.done:
+		return Verdict{}, ErrStopped
+	case <-ctx.Done():
+		return Verdict{}, context.Cause(ctx)
 	}
 }
 
