@@ -197,13 +197,23 @@ func (v view) backendToProto() *devproxyv1.Backend {
 		proto.ProtocolVersion = b.Facts.Version
 		proto.ServerName, proto.ServerVersion = implementation(b.Facts.Info)
 	}
-	if exit := b.LastExit; exit != nil {
-		proto.LastExit = &devproxyv1.Exit{
-			Generation: exit.Generation, Time: toTime(exit.At), Status: exit.Status, Reason: exit.Reason,
-			StderrTail: v.mask.texts(exit.StderrTail),
-		}
+	proto.LastExit = v.exitToProto(b.LastExit)
+	for _, l := range b.History {
+		proto.History = append(proto.History, &devproxyv1.Generation{
+			Number: l.Generation, Pid: int64(l.PID), StartTime: toTime(l.StartedAt), ReadyTime: toTime(l.ReadyAt), Exit: v.exitToProto(l.Exit),
+		})
 	}
 	return proto
+}
+
+func (v view) exitToProto(exit *backend.Exit) *devproxyv1.Exit {
+	if exit == nil {
+		return nil
+	}
+	return &devproxyv1.Exit{
+		Generation: exit.Generation, Time: toTime(exit.At), Status: exit.Status, Reason: exit.Reason,
+		StderrTail: v.mask.texts(exit.StderrTail),
+	}
 }
 
 func (v view) buildToProto() *devproxyv1.Build {

@@ -248,6 +248,10 @@ func limits() []limitGroup {
 				"earlier ones are in the log", "TestTailKeepsTheLastLines",
 			},
 			{
+				"generations in `devproxyctl status` and `top`", []string{"daemon/backend.historyLimit"}, "%s", "",
+				"the oldest is forgotten", "TestHistoryTellsTheLastGenerations",
+			},
+			{
 				"last lines of a build", []string{"daemon/build.tailLines", "daemon/build.tailBytes", "daemon/backend.buildTail"}, "%s; %s; %s in `status`", "",
 				"likewise", "TestTailIsBounded",
 			},

@@ -204,9 +204,10 @@ func (l *loop) drive(ctx context.Context, a *attempt) {
 		return
 	}
 	a.life = life
+	at := time.Now()
 	l.inbox.put(item{
 		event: event{attempt: a.number},
-		scene: func(s *scene) { s.spawned(p, life.pid()) },
+		scene: func(s *scene) { s.spawned(a.generation, at, p, life.pid()) },
 	})
 	l.post(a, event{kind: spawned, generation: a.generation, orders: orders{
 		restartOnCrash: p.launch.RestartOnCrash, drain: p.launch.DrainTimeout,

@@ -87,6 +87,48 @@ func TestAFailedStartIsNotRepeatedForEachRequest(t *testing.T) {
 	})
 }
 
+// The history has each process there was, how it ended, and no more of them than
+// a status has room for. What was published of it before stays as it was.
+func TestHistoryTellsTheLastGenerations(t *testing.T) {
+	acts := []act{{readyAfter: time.Second, exitsAfter: 3 * time.Second}, {readyErr: fail(ExitedAtStart, "it exited")}}
+	for range historyLimit {
+		acts = append(acts, act{})
+	}
+	inBubble(t, Config{}, patient, acts, func(b *bench) {
+		if h := b.Status().History; len(h) != 0 {
+			t.Errorf("before the first start: %+v", h)
+		}
+		began := time.Now()
+		b.mustStart()
+		first := b.Status().History
+		if len(first) != 1 || first[0].Generation != 1 || first[0].PID != 1001 || !first[0].StartedAt.Equal(began) ||
+			!first[0].ReadyAt.Equal(began.Add(time.Second)) || first[0].Exit != nil {
+			t.Errorf("while the first lives: %+v", first)
+		}
+		time.Sleep(10 * time.Second)
+		h := b.Status().History
+		if len(h) != 3 || h[0].Exit == nil || h[0].Exit.Reason != "crash" || h[0].Exit.Status != "exited with status 1" || h[0].Exit.StderrTail != nil {
+			t.Fatalf("after a crash: %+v", h)
+		}
+		if h[1].Generation != 2 || !h[1].ReadyAt.IsZero() || h[1].Exit == nil || h[1].Exit.Reason != "start failed" {
+			t.Errorf("after a start that failed: %+v", h[1])
+		}
+		if first[0].Exit != nil {
+			t.Error("what was published has changed")
+		}
+		for range historyLimit {
+			restarted := b.async(func(ctx context.Context) error { return b.Restart(ctx, RestartOptions{}, nil) })
+			if err := <-restarted; err != nil {
+				t.Fatal(err)
+			}
+		}
+		h = b.Status().History
+		if len(h) != historyLimit || h[0].Generation != 4 || h[historyLimit-1].Exit != nil || h[historyLimit-2].Exit.Reason != "restart" {
+			t.Errorf("after many restarts: %+v", h)
+		}
+	})
+}
+
 func TestACrashIsToldAtOnceAndRepaired(t *testing.T) {
 	inBubble(t, Config{}, patient, []act{{exitsAfter: time.Second, endTakes: 10 * time.Second}, {}}, func(b *bench) {
 		b.mustStart()

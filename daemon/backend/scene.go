@@ -2,8 +2,13 @@ package backend
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
+
+// historyLimit is how many generations status remembers: more than a person
+// restarts while looking for one fault.
+const historyLimit = 10
 
 // scene is what status shows beside the state machine's own.
 type scene struct {
@@ -15,12 +20,19 @@ type scene struct {
 	retryAt   time.Time
 	note      string
 	lastExit  *Exit
+	// history are the last generations, oldest first. Each Exit in it is shared
+	// with what was published, and does not change.
+	history []Lived
 	// build is the last or running build, built the last that has ended.
 	build, built Build
 }
 
-func (s *scene) spawned(p plan, pid int) {
+func (s *scene) spawned(generation uint64, at time.Time, p plan, pid int) {
 	s.pid, s.port = pid, p.port
+	s.history = append(s.history, Lived{Generation: generation, PID: pid, StartedAt: at})
+	if extra := len(s.history) - historyLimit; extra > 0 {
+		s.history = slices.Delete(s.history, 0, extra)
+	}
 	s.command, s.transport = p.launch.Command, p.launch.Transport
 }
 
@@ -35,6 +47,9 @@ func (s *scene) take(e event, before, after state) {
 	switch e.kind {
 	case ready:
 		s.up, s.readyAt = e.up, e.at
+		if l := s.lifeOf(after.generation); l != nil {
+			l.ReadyAt = e.at
+		}
 	case exited:
 		s.exited(e, after)
 	case gone:
@@ -65,6 +80,21 @@ func (s *scene) exited(e event, about state) {
 	s.lastExit = &Exit{
 		Generation: about.generation, At: e.at, Status: e.exit, Reason: about.ended, StderrTail: e.tail,
 	}
+	if l := s.lifeOf(about.generation); l != nil {
+		short := *s.lastExit
+		short.StderrTail = nil
+		l.Exit = &short
+	}
+}
+
+// lifeOf is that generation's in the history; nil if it is forgotten.
+func (s *scene) lifeOf(generation uint64) *Lived {
+	for i := range slices.Backward(s.history) {
+		if s.history[i].Generation == generation {
+			return &s.history[i]
+		}
+	}
+	return nil
 }
 
 // status is what is published for the state.
@@ -73,7 +103,7 @@ func (s *scene) status(of state) Status {
 		State: of.phase, Generation: of.generation,
 		PID: s.pid, Port: s.port, ReadyAt: s.readyAt,
 		Command: s.command, Transport: s.transport,
-		LastExit: s.lastExit, Crashes: len(of.crashes), RetryAt: s.retryAt,
+		LastExit: s.lastExit, History: slices.Clone(s.history), Crashes: len(of.crashes), RetryAt: s.retryAt,
 		Building: of.build != 0,
 	}
 	if of.phase == Running && s.up != nil {

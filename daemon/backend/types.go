@@ -193,6 +193,9 @@ type Status struct {
 	Transport Transport
 	// LastExit is how the last generation ended; nil when none did.
 	LastExit *Exit
+	// History are the last generations, oldest first, the current one included.
+	// A generation is in it once it has a process.
+	History []Lived
 	// Crashes counts those inside the current window.
 	Crashes int
 	// RetryAt is when the next start is due while in Backoff; zero otherwise.
@@ -205,6 +208,18 @@ type Status struct {
 	Building bool
 	// LastBuild is the last or running build; nil when none ran.
 	LastBuild *Build
+}
+
+// Lived is one generation, as the history tells it.
+type Lived struct {
+	Generation uint64
+	// PID is that of its leader.
+	PID int
+	// StartedAt is when its process was there, ReadyAt when it came up; zero if
+	// it has not.
+	StartedAt, ReadyAt time.Time
+	// Exit is how it ended, without the lines on stderr; nil while it lives.
+	Exit *Exit
 }
 
 // Exit is how a generation ended.
