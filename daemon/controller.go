@@ -71,7 +71,7 @@ func (c *controller) ready(rebuild bool, overrides map[string]string) error {
 	if err != nil {
 		return err
 	}
-	if rebuild && !configuration.Build.Configured() {
+	if rebuild && !configuration.Build.Command.Configured() {
 		return errNoBuild
 	}
 	return checkOverrides(overrides)

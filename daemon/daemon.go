@@ -507,7 +507,7 @@ func (d *daemon) look(show bool) view {
 			pid: os.Getpid(), since: d.since,
 		},
 		backend: d.supervisor.Status(), sessions: d.router.Snapshot(), watch: d.watcher.Status(),
-		command: c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.String(), notice: notice,
+		command: c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.Command.String(), notice: notice,
 		overrides: d.launcher.currentOverrides(), mask: masking{masker: d.launcher.mask(), show: show},
 		tools: toolNames(d.config.Proxy.ToolPrefix),
 	}

@@ -222,7 +222,7 @@ var choices = map[config.Era]link.Choice{
 // build returns how to build.
 func (l *launcher) build() (build.Spec, error) {
 	c := l.reload()
-	if !c.Build.Configured() {
+	if !c.Build.Command.Configured() {
 		return build.Spec{}, errNoBuild
 	}
 	env, _, err := l.environment(c)
@@ -239,7 +239,7 @@ func (l *launcher) build() (build.Spec, error) {
 		env.set("PATH", own+string(os.PathListSeparator)+l.terminalPath)
 	}
 	return build.Spec{
-		Command: c.Build.Script, Argv: c.Build.Argv, Dir: c.Root, Env: env.pairs(), Timeout: c.Build.Timeout,
+		Command: c.Build.Command.Script, Argv: c.Build.Command.Argv, Dir: c.Root, Env: env.pairs(), Timeout: c.Build.Timeout,
 		Marker: l.marker + ":build",
 	}, nil
 }

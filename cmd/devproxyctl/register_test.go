@@ -179,7 +179,7 @@ func TestInit(t *testing.T) {
 	if content(t, p.Config()) != dry.stdout || o.stderr != "" {
 		t.Errorf("init: %+v", o)
 	}
-	if cfg, err := config.Load(p.Root); err != nil || cfg.Backend.Transport != config.Stdio || cfg.Build.Script != "npm run build" {
+	if cfg, err := config.Load(p.Root); err != nil || cfg.Backend.Transport != config.Stdio || cfg.Build.Command.Script != "npm run build" {
 		t.Errorf("it makes %+v, %v", cfg, err)
 	}
 	put(t, p.Config(), "# mine\n", 0o600)

@@ -75,26 +75,34 @@ type Backend struct {
 	OnCrash      OnCrash       `toml:"on_crash"`
 }
 
-// Build is the command that makes what the backend runs from. Argv and Script
-// are two ways to say it; both are empty where there is no build.
+// Build is what makes what the backend runs from.
 type Build struct {
-	// Argv is a command given as an array, to be run as it is.
-	Argv []string `toml:"command"`
-	// Script is a command given as one string, to be run by the shell, since
-	// people write "tsc && cp -r assets dist" there.
-	Script  string        `toml:"command"`
+	// Command builds once.
+	Command Command `toml:"command"`
+	// Watch builds for as long as it runs, whenever a source has changed.
+	Watch   Command       `toml:"watch"`
 	Timeout time.Duration `toml:"timeout"`
 }
 
-// Configured reports whether there is a build command.
-func (b Build) Configured() bool { return len(b.Argv) > 0 || b.Script != "" }
+// Command is a command of [build]. Argv and Script are two ways to say it; both
+// are empty where there is none.
+type Command struct {
+	// Argv is a command given as an array, to be run as it is.
+	Argv []string
+	// Script is a command given as one string, to be run by the shell, since
+	// people write "tsc && cp -r assets dist" there.
+	Script string
+}
+
+// Configured reports whether there is a command.
+func (c Command) Configured() bool { return len(c.Argv) > 0 || c.Script != "" }
 
 // String is the command as a person reads it.
-func (b Build) String() string {
-	if b.Script != "" {
-		return b.Script
+func (c Command) String() string {
+	if c.Script != "" {
+		return c.Script
 	}
-	return strings.Join(b.Argv, " ")
+	return strings.Join(c.Argv, " ")
 }
 
 // Watch is what is watched for new build output.

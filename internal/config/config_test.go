@@ -84,6 +84,7 @@ on_crash  = "stay"
 
 [build]
 command = "tsc && cp -r assets dist"
+watch   = ["npx", "tsc", "--watch"]
 timeout = "90s"
 
 [watch]
@@ -111,7 +112,10 @@ max_request  = "1 MB"
 			Start: Eager, StartTimeout: time.Minute, StopTimeout: 2 * time.Second,
 			DrainTimeout: 500 * time.Millisecond, OnCrash: StayOnCrash,
 		},
-		Build: Build{Script: "tsc && cp -r assets dist", Timeout: 90 * time.Second},
+		Build: Build{
+			Command: Command{Script: "tsc && cp -r assets dist"}, Watch: Command{Argv: []string{"npx", "tsc", "--watch"}},
+			Timeout: 90 * time.Second,
+		},
 		Watch: Watch{
 			Paths:  []string{in("dist"), in("packages/core/dist"), filepath.FromSlash("/opt/shared")},
 			Ignore: []string{}, Settle: time.Second, Entry: in("dist/main.js"), Poll: 2 * time.Second,
@@ -123,8 +127,13 @@ max_request  = "1 MB"
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
 	}
-	if !c.Build.Configured() || c.Build.String() != "tsc && cp -r assets dist" {
-		t.Errorf("build: %v %q", c.Build.Configured(), c.Build)
+	for command, words := range map[*Command]string{&c.Build.Command: "tsc && cp -r assets dist", &c.Build.Watch: "npx tsc --watch"} {
+		if !command.Configured() || command.String() != words {
+			t.Errorf("build: %v %q", command.Configured(), command)
+		}
+	}
+	if (Command{}).Configured() {
+		t.Error("no command counts as one")
 	}
 }
 
@@ -139,7 +148,7 @@ func TestFaults(t *testing.T) {
 		{"key of another table", ok + "settle = \"1s\"\n",
 			"devproxy.toml:3: backend.settle: unknown key (it belongs into [watch])"},
 		{"strange key", "[build]\ncolour = 1\n" + ok,
-			"devproxy.toml:2: build.colour: unknown key ([build] has command, timeout)"},
+			"devproxy.toml:2: build.colour: unknown key ([build] has command, watch, timeout)"},
 		{"unknown table", ok + "[biuld]\ncommand = \"x\"\n",
 			"devproxy.toml:3: biuld: unknown table (did you mean [build]?)"},
 		{"strange table", ok + "[logging.file]\nx = 1\n",
@@ -205,7 +214,8 @@ func TestFaults(t *testing.T) {
 		{"negative", ok + "[proxy]\nrequest_wait = \"-1s\"\n", "devproxy.toml:4: proxy.request_wait: must not be negative"},
 		{"poll too often", ok + "[watch]\npoll = \"1ms\"\n", "devproxy.toml:4: watch.poll: must be 0s or at least 100ms"},
 		{"build", ok + "[build]\ncommand = \"\"\n",
-			"devproxy.toml:4: build.command: must not be empty; leave the key out if there is nothing to build"},
+			"devproxy.toml:4: build.command: must not be empty; leave the key out if there is nothing to run"},
+		{"build watcher", ok + "[build]\nwatch = []\n", "devproxy.toml:4: build.watch: must name a program"},
 		{"paths", ok + "[watch]\npaths = \"dist\"\n",
 			"devproxy.toml:4: watch.paths: must be an array of strings, not a string"},
 		{"glob", ok + "[watch]\nignore = [\n  \"*.map\",\n  \"a[\",\n]\n",
@@ -427,9 +437,6 @@ func TestKeysCoverFields(t *testing.T) {
 			if !ok {
 				t.Errorf("%s.%s: no key %s", section.Name, field.Name, full)
 				continue
-			}
-			if field.Name == "Script" {
-				continue // the other way to say build.command
 			}
 			sample, ok := samples[key.Type]
 			if !ok {

@@ -117,7 +117,14 @@ func Keys() []Key {
 			"build", "command", typeCommand, "",
 			"The command that builds your server, run in the project's root. A string is run by the shell, an " +
 				"array as it is. Without it there is nothing to rebuild",
-			func(c *Config, v any) error { return setBuild(&c.Build, v) },
+			func(c *Config, v any) error { return setScript(&c.Build.Command, v) },
+		},
+		{
+			"build", "watch", typeCommand, "",
+			"A command that goes on building whenever a source changes, such as `tsc --watch`, run in the " +
+				"project's root from the daemon's start to its end. A string is run by the shell, an array as it " +
+				"is. Its output goes to the log; if it ends by itself it is started again with growing pauses",
+			func(c *Config, v any) error { return setScript(&c.Build.Watch, v) },
 		},
 		{
 			"build", "timeout", typeDuration, `"2m"`,

@@ -298,10 +298,10 @@ func setToolPrefix(to *string, v any) error {
 	return nil
 }
 
-func setBuild(to *Build, v any) error {
+func setScript(to *Command, v any) error {
 	if script, ok := v.(string); ok {
 		if strings.TrimSpace(script) == "" {
-			return errors.New("must not be empty; leave the key out if there is nothing to build")
+			return errors.New("must not be empty; leave the key out if there is nothing to run")
 		}
 		to.Argv = nil
 		return setString(&to.Script, v)

@@ -183,8 +183,8 @@ func checkResult(t *testing.T, plan *Plan) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if !slices.Equal(cfg.Backend.Command, plan.command) || cfg.Backend.Transport != plan.transport || cfg.Build.Script != plan.build {
-		t.Errorf("it says %q, %s, %q", cfg.Backend.Command, cfg.Backend.Transport, cfg.Build.Script)
+	if !slices.Equal(cfg.Backend.Command, plan.command) || cfg.Backend.Transport != plan.transport || cfg.Build.Command.Script != plan.build {
+		t.Errorf("it says %q, %s, %q", cfg.Backend.Command, cfg.Backend.Transport, cfg.Build.Command.Script)
 	}
 	if plan.portGiven && cfg.Backend.Port != plan.port || len(cfg.Watch.Paths) != len(plan.watch) {
 		t.Errorf("it says port %d, paths %q", cfg.Backend.Port, cfg.Watch.Paths)
