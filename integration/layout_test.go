@@ -62,7 +62,7 @@ var house = map[string]struct {
 		"being the only daemon is a matter of files and sockets, not of what the daemon does",
 	},
 	"daemon/backend": {
-		[]string{"daemon/backend/link", "daemon/era", "internal/process", "internal/wire"},
+		[]string{"daemon/backend/link", "daemon/era", "internal/port", "internal/process", "internal/wire"},
 		"the supervisor knows no client and no router: it tells an observer that it declares itself",
 	},
 	"daemon/backend/link": {
@@ -91,6 +91,7 @@ var house = map[string]struct {
 	"internal/config":  {[]string{"internal/project"}, "the file is read for a project; what its values mean is others' matter"},
 	"internal/process": {nil, "a process and its group are the operating system's matter"},
 	"internal/wire":    {nil, "frames and envelopes need nothing but the standard library"},
+	"internal/port":    {[]string{"internal/process"}, "who has a port is the operating system's matter"},
 	"internal/cli": {
 		[]string{"api/client", "internal/project"},
 		"it holds what the programs say to a person in the same way",

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/debugmcp/devproxy/internal/port"
 	"github.com/debugmcp/devproxy/internal/process"
 )
 
@@ -350,17 +351,17 @@ func (c container) serves(address netip.AddrPort) bool {
 	if c.State.Pid == 0 {
 		return false
 	}
-	for port, ways := range c.NetworkSettings.Ports {
-		if strings.HasSuffix(port, "/tcp") && slices.ContainsFunc(ways, func(p published) bool { return p.covers(address) }) {
+	for inside, ways := range c.NetworkSettings.Ports {
+		if strings.HasSuffix(inside, "/tcp") && slices.ContainsFunc(ways, func(p published) bool { return p.covers(address) }) {
 			return true
 		}
 	}
 	if c.HostConfig.NetworkMode != "host" {
 		return false
 	}
-	all, err := listeners(int(address.Port()))
-	return err != nil || !slices.ContainsFunc(reachedAt(address.Addr(), all), func(l listener) bool {
-		return !mayBelongTo(l, c.State.Pid)
+	all, err := port.Listeners(int(address.Port()))
+	return err != nil || !slices.ContainsFunc(port.ReachedAt(address.Addr(), all), func(l port.Listener) bool {
+		return !l.MayBelongTo(c.State.Pid)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/debugmcp/devproxy/daemon/backend/link"
 	"github.com/debugmcp/devproxy/daemon/era"
+	"github.com/debugmcp/devproxy/internal/port"
 	"github.com/debugmcp/devproxy/internal/process"
 )
 
@@ -379,7 +380,7 @@ func (l *processLife) servedByContainer(ctx context.Context, address netip.AddrP
 		return false, context.Cause(ctx)
 	}
 	return false, fail(StartFailed, fmt.Sprintf("whether %s listens on port %d for the backend is not known: %v",
-		holderOf(int(address.Port())), address.Port(), err))
+		port.HolderOf(int(address.Port())), address.Port(), err))
 }
 
 // awaitHealth waits for an answer 2xx.

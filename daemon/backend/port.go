@@ -7,10 +7,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
-	"github.com/debugmcp/devproxy/internal/process"
+	"github.com/debugmcp/devproxy/internal/port"
 )
 
 const (
@@ -45,47 +44,30 @@ func choosePort(ctx context.Context, wanted int) (int, error) {
 		return wanted, checkPort(ctx, wanted)
 	}
 	for range freePortTries {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if checkPort(ctx, port) == nil {
-			return port, nil
+		chosen := firstPort + rand.IntN(lastPort-firstPort+1)
+		if checkPort(ctx, chosen) == nil {
+			return chosen, nil
 		}
 	}
 	return 0, fail(PortInUse, fmt.Sprintf("no free port was found between %d and %d", firstPort, lastPort))
 }
 
 // checkPort returns a Failure that names the holder if somebody listens on the
-// port, on either loopback address or on all. An address that cannot be bound
-// for another reason, such as a machine without IPv6, is the backend's affair.
-func checkPort(ctx context.Context, port int) error {
-	tests := []struct{ network, host string }{
-		{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}, {"tcp4", "0.0.0.0"}, {"tcp", "::"},
-	}
-	for _, test := range tests {
-		l, err := listen(ctx, test.network, net.JoinHostPort(test.host, strconv.Itoa(port)))
-		if err == nil {
-			_ = l.Close()
-			continue
-		}
-		if addressInUse(err) {
-			return fail(PortInUse, fmt.Sprintf("port %d is in use by %s", port, holderOf(port)))
-		}
+// port.
+func checkPort(ctx context.Context, number int) error {
+	if inUse, ok := errors.AsType[*port.InUseError](port.Check(ctx, number)); ok {
+		return fail(PortInUse, inUse.Error())
 	}
 	return nil
 }
 
-func listen(ctx context.Context, network, address string) (net.Listener, error) {
-	var config net.ListenConfig
-	config.SetMultipathTCP(false)
-	return config.Listen(ctx, network, address)
-}
-
 // awaitFree waits until nobody listens on the port, and returns who still does
 // after portFreeWait.
-func awaitFree(ctx context.Context, port int) error {
+func awaitFree(ctx context.Context, number int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, portFreeWait, errors.New("the port is still in use"))
 	defer cancel()
 	for {
-		err := checkPort(ctx, port)
+		err := checkPort(ctx, number)
 		if err == nil {
 			return nil
 		}
@@ -98,10 +80,10 @@ func awaitFree(ctx context.Context, port int) error {
 }
 
 // awaitAccept waits until the port accepts a connection and returns where.
-func awaitAccept(ctx context.Context, port int) (netip.AddrPort, error) {
+func awaitAccept(ctx context.Context, number int) (netip.AddrPort, error) {
 	for {
 		for _, host := range loopbacks() {
-			address := netip.AddrPortFrom(host, uint16(port))
+			address := netip.AddrPortFrom(host, uint16(number))
 			if accepts(ctx, address) {
 				return address, nil
 			}
@@ -124,68 +106,20 @@ func accepts(ctx context.Context, address netip.AddrPort) bool {
 	return true
 }
 
-// listener is a socket that listens on a port.
-type listener struct {
-	address netip.Addr
-	inode   uint64
-	uid     uint32
-}
-
-// reachedAt returns the listeners that a connection to the address may meet: an
-// exact bind goes before a wildcard, one of the same family before one of both.
-func reachedAt(address netip.Addr, all []listener) []listener {
-	preferences := []netip.Addr{address, netip.IPv6Unspecified()}
-	if address.Is4() {
-		preferences = []netip.Addr{address, netip.IPv4Unspecified(), netip.IPv6Unspecified()}
-	}
-	for _, want := range preferences {
-		var reached []listener
-		for _, l := range all {
-			if l.address == want {
-				reached = append(reached, l)
-			}
-		}
-		if len(reached) > 0 {
-			return reached
-		}
-	}
-	return nil
-}
-
-// holderOf says in words who listens on the port, as far as the system tells.
-func holderOf(port int) string {
-	all, err := listeners(port)
-	if err != nil || len(all) == 0 {
-		return "another process"
-	}
-	return describe(all[0])
-}
-
-func describe(l listener) string {
-	pids := holders(l.inode)
-	if len(pids) == 0 {
-		return fmt.Sprintf("a process of the user with uid %d", l.uid)
-	}
-	if command := process.CommandLine(pids[0]); command != "" {
-		return fmt.Sprintf("pid %d (%s)", pids[0], command)
-	}
-	return fmt.Sprintf("pid %d", pids[0])
-}
-
 // checkOwner returns a Failure that names the stranger if a connection to the
 // address would meet somebody else than those pids: he may have taken the port
 // between the bind-test and the backend's own bind, and answer in its place.
 //
 // Where the system does not tell who listens, nothing is objected to.
 func checkOwner(address netip.AddrPort, pids []int) error {
-	all, err := listeners(int(address.Port()))
+	all, err := port.Listeners(int(address.Port()))
 	if err != nil {
 		return nil
 	}
-	for _, l := range reachedAt(address.Addr(), all) {
-		if !ownedBy(l, pids) {
+	for _, l := range port.ReachedAt(address.Addr(), all) {
+		if !l.OwnedBy(pids) {
 			return fail(PortInUse, fmt.Sprintf("port %d was taken by %s, not by the backend",
-				address.Port(), describe(l)))
+				address.Port(), l.Holder()))
 		}
 	}
 	return nil

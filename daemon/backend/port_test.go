@@ -108,28 +108,3 @@ func TestAwaitAcceptFindsEitherLoopback(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 }
-
-func TestReachedAt(t *testing.T) {
-	at := func(address string) listener { return listener{address: netip.MustParseAddr(address)} }
-	four, any4, six, any6 := at("127.0.0.1"), at("0.0.0.0"), at("::1"), at("::")
-	for _, test := range []struct {
-		address string
-		all     []listener
-		want    string
-	}{
-		{"127.0.0.1", []listener{any4, four, any6}, "127.0.0.1"},
-		{"127.0.0.1", []listener{six, any6, any4}, "0.0.0.0"},
-		{"127.0.0.1", []listener{six, any6}, "::"},
-		{"::1", []listener{any4, any6, six}, "::1"},
-		{"::1", []listener{any4, any6}, "::"},
-		{"::1", []listener{any4, four}, ""},
-	} {
-		got := ""
-		if reached := reachedAt(netip.MustParseAddr(test.address), test.all); len(reached) > 0 {
-			got = reached[0].address.String()
-		}
-		if got != test.want {
-			t.Errorf("%s among %v: %q, want %q", test.address, test.all, got, test.want)
-		}
-	}
-}

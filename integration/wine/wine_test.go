@@ -239,6 +239,7 @@ func shimWithoutDaemon(t *testing.T, project string) {
 var windowsTests = []struct{ dir, skip string }{
 	{"internal/process", ""},
 	{"internal/project", "^TestTwoPathsToOneProjectAreOne$"}, // a symbolic link
+	{"internal/port", ""},
 	{"internal/wire", ""},
 	// Its sockets.
 	{"api/client", "^TestDial"},

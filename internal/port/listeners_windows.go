@@ -1,4 +1,4 @@
-package backend
+package port
 
 import (
 	"encoding/binary"
@@ -40,10 +40,10 @@ func tcpTables() []tcpTable {
 	}
 }
 
-// listeners returns the sockets that listen on the port and of which it is known
+// Listeners returns the sockets that listen on the port and of which it is known
 // who has bound them, IPv4 first. Here the inode of a listener is that process.
-func listeners(port int) ([]listener, error) {
-	var all []listener
+func Listeners(port int) ([]Listener, error) {
+	var all []Listener
 	for _, table := range tcpTables() {
 		content, err := table.read()
 		if err != nil {
@@ -75,11 +75,11 @@ func (t tcpTable) read() ([]byte, error) {
 	}
 }
 
-func (t tcpTable) listeners(content []byte, port int) []listener {
+func (t tcpTable) listeners(content []byte, port int) []Listener {
 	if len(content) < 4 {
 		return nil
 	}
-	var found []listener
+	var found []Listener
 	rows := binary.LittleEndian.Uint32(content)
 	for row := range slices.Chunk(content[4:], t.row) {
 		if rows == 0 || len(row) < t.row {
@@ -93,18 +93,18 @@ func (t tcpTable) listeners(content []byte, port int) []listener {
 			continue
 		}
 		address, _ := netip.AddrFromSlice(row[t.address : t.address+t.addrLen])
-		found = append(found, listener{address: address, inode: uint64(pid)})
+		found = append(found, Listener{address: address, inode: uint64(pid)})
 	}
 	return found
 }
 
 func holders(pid uint64) []int { return []int{int(pid)} }
 
-// ownedBy reports whether one of the processes has bound the socket, or may have
+// OwnedBy reports whether one of the processes has bound the socket, or may have
 // it from one that has ended.
-func ownedBy(l listener, pids []int) bool {
+func (l Listener) OwnedBy(pids []int) bool {
 	return slices.Contains(pids, int(l.inode)) || !process.Alive(int(l.inode))
 }
 
-// mayBelongTo: what a container listens on is bound by the engine's own programs.
-func mayBelongTo(listener, int) bool { return true }
+// MayBelongTo cannot tell: what a container listens on is bound by the engine's own programs.
+func (Listener) MayBelongTo(int) bool { return true }

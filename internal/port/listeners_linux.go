@@ -1,4 +1,4 @@
-package backend
+package port
 
 import (
 	"bufio"
@@ -20,10 +20,10 @@ import (
 // stateListen is TCP_LISTEN in the state column of /proc/net/tcp.
 const stateListen = "0A"
 
-// listeners returns the sockets of this network namespace that listen on the
+// Listeners returns the sockets of this network namespace that listen on the
 // port, IPv4 first.
-func listeners(port int) ([]listener, error) {
-	var all []listener
+func Listeners(port int) ([]Listener, error) {
+	var all []Listener
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		found, err := listenersIn(table, port)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -37,13 +37,13 @@ func listeners(port int) ([]listener, error) {
 	return all, nil
 }
 
-func listenersIn(table string, port int) ([]listener, error) {
+func listenersIn(table string, port int) ([]Listener, error) {
 	file, err := os.Open(table)
 	if err != nil {
 		return nil, fmt.Errorf("looking who listens: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	var found []listener
+	var found []Listener
 	for lines := bufio.NewScanner(file); ; {
 		if !lines.Scan() {
 			if err := lines.Err(); err != nil {
@@ -59,24 +59,24 @@ func listenersIn(table string, port int) ([]listener, error) {
 
 // parseSocket reads one line of /proc/net/tcp, described in proc_net_tcp(5), and
 // reports whether it is a listening socket.
-func parseSocket(line string) (l listener, port int, ok bool) {
+func parseSocket(line string) (l Listener, port int, ok bool) {
 	fields := strings.Fields(line)
 	const local, state, uid, inode, least = 1, 3, 7, 9, 10
 	if len(fields) < least || fields[state] != stateListen {
-		return listener{}, 0, false
+		return Listener{}, 0, false
 	}
 	host, service, ok := strings.Cut(fields[local], ":")
 	if !ok {
-		return listener{}, 0, false
+		return Listener{}, 0, false
 	}
 	address, err1 := parseAddress(host)
 	number, err2 := strconv.ParseUint(service, 16, 16)
 	owner, err3 := strconv.ParseUint(fields[uid], 10, 32)
 	node, err4 := strconv.ParseUint(fields[inode], 10, 64)
 	if errors.Join(err1, err2, err3, err4) != nil {
-		return listener{}, 0, false
+		return Listener{}, 0, false
 	}
-	return listener{address: address, inode: node, uid: uint32(owner)}, int(number), true
+	return Listener{address: address, inode: node, uid: uint32(owner)}, int(number), true
 }
 
 // parseAddress reads an address that the kernel printed as 32-bit words in the
@@ -117,9 +117,9 @@ func holders(inode uint64) []int {
 	return pids
 }
 
-// ownedBy reports whether one of the processes has the socket open, or may have:
+// OwnedBy reports whether one of the processes has it open, or may have:
 // the descriptors of a process that made itself undumpable are hidden from us.
-func ownedBy(l listener, pids []int) bool {
+func (l Listener) OwnedBy(pids []int) bool {
 	hidden := false
 	for _, pid := range pids {
 		has, err := hasSocket(pid, l.inode)
@@ -131,10 +131,10 @@ func ownedBy(l listener, pids []int) bool {
 	return hidden && len(holders(l.inode)) == 0
 }
 
-// mayBelongTo reports whether the listener's socket is open in a process that is
+// MayBelongTo reports whether its socket is open in a process that is
 // root or descends from it, or may be: because its holders are hidden from us, or
 // because root is no process of this machine.
-func mayBelongTo(l listener, root int) bool {
+func (l Listener) MayBelongTo(root int) bool {
 	pids := holders(l.inode)
 	return len(pids) == 0 || !process.Alive(root) || slices.ContainsFunc(pids, func(pid int) bool {
 		return process.Descends(pid, root)
