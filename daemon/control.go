@@ -134,10 +134,13 @@ func (s *steps) end(err error) error {
 
 // StreamLogs implements the service.
 func (c *controlService) StreamLogs(request *devproxyv1.StreamLogsRequest, stream grpc.ServerStreamingServer[devproxyv1.StreamLogsResponse]) error {
-	filter := logs.Filter{Sources: fromSources(request.GetSources())}
+	mask := func() masking { return masking{masker: c.launcher.mask(), show: request.GetShowSecrets()} }
+	filter, err := fromLogsRequest(request, mask)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
 	send := func(e logs.Entry) error {
-		mask := masking{masker: c.launcher.mask(), show: request.GetShowSecrets()}
-		return stream.Send(&devproxyv1.StreamLogsResponse{Entry: toEntry(e, mask)})
+		return stream.Send(&devproxyv1.StreamLogsResponse{Entry: toEntry(e, mask())})
 	}
 	if !request.GetFollow() {
 		for _, e := range c.buffer.Tail(int(request.GetTail()), filter) {
@@ -149,7 +152,7 @@ func (c *controlService) StreamLogs(request *devproxyv1.StreamLogsRequest, strea
 	}
 	ctx, end := c.untilQuit(stream.Context())
 	defer end()
-	err := c.buffer.Follow(ctx, int(request.GetTail()), filter, send)
+	err = c.buffer.Follow(ctx, int(request.GetTail()), filter, send)
 	if ctx.Err() != nil {
 		return nil
 	}

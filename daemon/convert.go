@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -351,6 +353,23 @@ func toEntry(e logs.Entry, mask masking) *devproxyv1.LogEntry {
 		Sequence: e.Sequence, Time: toTime(e.Time), Source: toSource(e.Source), Stream: e.Stream,
 		Generation: e.Generation, Text: mask.text(e.Text),
 	}
+}
+
+// fromLogsRequest is which entries a request wants. Its pattern sees of them what
+// is sent, so that it cannot be used to guess at what is masked.
+func fromLogsRequest(request *devproxyv1.StreamLogsRequest, mask func() masking) (logs.Filter, error) {
+	filter := logs.Filter{Sources: fromSources(request.GetSources()), Generation: request.GetGeneration()}
+	if since := request.GetSince(); since != nil {
+		filter.Since = since.AsTime()
+	}
+	if request.GetPattern() != "" {
+		pattern, err := regexp.Compile(request.GetPattern())
+		if err != nil {
+			return logs.Filter{}, fmt.Errorf("the pattern: %w", err)
+		}
+		filter.Match = func(e logs.Entry) bool { return pattern.MatchString(mask().text(e.Text)) }
+	}
+	return filter, nil
 }
 
 func toSource(s logs.Source) devproxyv1.LogSource {

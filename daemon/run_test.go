@@ -338,6 +338,27 @@ func TestOverridesAndSecrets(t *testing.T) {
 	if text := d.text(t, backendLog); !strings.Contains(text, "MODE=override, and the secret is hush-hush") {
 		t.Errorf("who asks for secrets gets\n%s", text)
 	}
+	// Nor can it be guessed at by what is searched for.
+	guess := client.LogOptions{Sources: []string{"backend"}, Pattern: "secret is hush"}
+	if text := d.text(t, guess); text != "" {
+		t.Errorf("a search for the secret finds\n%s", text)
+	}
+	guess.ShowSecrets = true
+	if text := d.text(t, guess); strings.Count(text, "\n") != 1 {
+		t.Errorf("a search of who asks for secrets finds\n%s", text)
+	}
+	if text := d.text(t, client.LogOptions{Sources: []string{"backend"}, Pattern: "^MODE=", Generation: 1, Tail: 1, Since: time.Now().Add(-time.Hour)}); text != "MODE=override, and the secret is ***\n" {
+		t.Errorf("generation 1 said\n%s", text)
+	}
+	if text := d.text(t, client.LogOptions{Since: time.Now().Add(time.Hour)}); text != "" {
+		t.Errorf("the future has said\n%s", text)
+	}
+	if err := d.client.Logs(t.Context(), client.LogOptions{Pattern: "["}, nil); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a pattern that is none: %v", err)
+	}
+	if h := d.backend(t).GetHistory(); len(h) != 2 || h[0].GetExit().GetReason() != "restart" || h[1].GetExit() != nil || h[1].GetPid() != d.backend(t).GetPid() || h[1].GetReadyTime() == nil {
+		t.Errorf("the history is %v", h)
+	}
 	if o := d.backend(t).GetEnvironmentOverrides(); len(o) != 0 {
 		t.Errorf("overrides that were cleared are %v", o)
 	}

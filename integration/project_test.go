@@ -303,15 +303,8 @@ type status struct {
 	}
 }
 
-// number is an integer that protobuf's JSON writes as a string if it has 64
-// bits and as a number if it has 32.
+// number is an integer of any size.
 type number int64
-
-func (n *number) UnmarshalJSON(data []byte) error {
-	value, err := strconv.ParseInt(strings.Trim(string(data), `"`), 10, 64)
-	*n = number(value)
-	return err
-}
 
 // state returns the backend's state by its short name, such as "running".
 func (s status) state() string {

@@ -1,19 +1,15 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 )
@@ -33,6 +29,10 @@ type (
 	Session = devproxyv1.Session
 	// BuildRun is one run of the build command.
 	BuildRun = devproxyv1.Build
+	// BuildWatch is the process that builds continuously.
+	BuildWatch = devproxyv1.BuildWatch
+	// Generation is one life of the backend.
+	Generation = devproxyv1.Generation
 	// Watch is the state of the watcher.
 	Watch = devproxyv1.Watch
 	// LogEntry is one line of output.
@@ -55,6 +55,26 @@ func (c *Client) Status(ctx context.Context, showSecrets bool) (*Status, error) 
 		return nil, fmt.Errorf("asking for the status: %w", readable(err))
 	}
 	return response.GetStatus(), nil
+}
+
+// WatchStatus passes the state of everything to each, at once and after every
+// change. It goes on until the context ends or somebody stops the daemon, which
+// are no errors, or until each fails or the connection breaks.
+func (c *Client) WatchStatus(ctx context.Context, showSecrets bool, each func(*Status) error) error {
+	stream, err := c.Control().WatchStatus(ctx, &devproxyv1.WatchStatusRequest{ShowSecrets: showSecrets})
+	for err == nil {
+		var response *devproxyv1.WatchStatusResponse
+		if response, err = stream.Recv(); err != nil {
+			break
+		}
+		if err := each(response.GetStatus()); err != nil {
+			return err
+		}
+	}
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("watching the status: %w", readable(err))
 }
 
 // Start starts the backend if it does not run. step, which must not be nil,
@@ -112,42 +132,6 @@ func follow[R any, P interface {
 	return fmt.Errorf("%s: %w", doing, readable(err))
 }
 
-// LogOptions says which log entries are wanted.
-type LogOptions struct {
-	// Tail is how many of the last ones; 0 means all that are kept.
-	Tail uint32
-	// Follow goes on with new ones until the context ends.
-	Follow bool
-	// Sources are names as SourceName returns them; none means all.
-	Sources []string
-	// ShowSecrets shows text that looks secret.
-	ShowSecrets bool
-}
-
-// Logs passes log entries to entry, oldest first. With Follow it goes on until
-// the context ends or somebody stops the daemon, which are no errors, or until
-// entry fails or the connection breaks.
-func (c *Client) Logs(ctx context.Context, o LogOptions, entry func(*LogEntry) error) error {
-	request := &devproxyv1.StreamLogsRequest{Tail: o.Tail, Follow: o.Follow, ShowSecrets: o.ShowSecrets}
-	for _, name := range o.Sources {
-		request.Sources = append(request.Sources, sourceOf(name))
-	}
-	stream, err := c.Control().StreamLogs(ctx, request)
-	for err == nil {
-		var response *devproxyv1.StreamLogsResponse
-		if response, err = stream.Recv(); err != nil {
-			break
-		}
-		if err := entry(response.GetEntry()); err != nil {
-			return err
-		}
-	}
-	if errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("reading the logs: %w", readable(err))
-}
-
 // Shutdown asks the daemon to end and returns its process id, without waiting
 // for that end. See Replace for a handover.
 func (c *Client) Shutdown(ctx context.Context) (pid int64, err error) {
@@ -181,37 +165,7 @@ func (e *rpcError) Is(target error) bool {
 	return target == ErrNotServing && e.status.Code() == codes.Unavailable
 }
 
-// StatusJSON returns a status as compact JSON with the field names of the
-// protobuf JSON mapping, nothing left out.
-func StatusJSON(s *Status) ([]byte, error) {
-	raw, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the status: %w", err)
-	}
-	var compact bytes.Buffer
-	// protojson varies its white space on purpose.
-	if err := json.Compact(&compact, raw); err != nil {
-		return nil, fmt.Errorf("encoding the status: %w", err)
-	}
-	return compact.Bytes(), nil
-}
-
 // StateName is the state's name as people know it, such as "running".
 func StateName(s BackendState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "BACKEND_STATE_"))
 }
-
-// SourceName is the source's name as people know it, such as "backend".
-func SourceName(s devproxyv1.LogSource) string {
-	return strings.ToLower(strings.TrimPrefix(s.String(), "LOG_SOURCE_"))
-}
-
-func sourceOf(name string) devproxyv1.LogSource {
-	return devproxyv1.LogSource(devproxyv1.LogSource_value["LOG_SOURCE_"+strings.ToUpper(name)])
-}
-
-// LogSources are the names of the sources.
-func LogSources() []string { return []string{"backend", "build", "daemon"} }
-
-// IsLogSource reports whether name is that of a source.
-func IsLogSource(name string) bool { return slices.Contains(LogSources(), name) }

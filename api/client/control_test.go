@@ -4,13 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 )
@@ -175,6 +183,80 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// logKeeper is a daemon that keeps lines and, unless it is an earlier one,
+// filters them.
+type logKeeper struct {
+	entries []*LogEntry
+	earlier bool
+	asked   []*devproxyv1.StreamLogsRequest
+}
+
+func (k *logKeeper) stream(r *devproxyv1.StreamLogsRequest, s grpc.ServerStreamingServer[devproxyv1.StreamLogsResponse]) error {
+	k.asked = append(k.asked, r)
+	if !k.earlier {
+		if r.GetPattern() == "(" {
+			return status.Error(codes.InvalidArgument, "no pattern")
+		}
+		return s.Send(&devproxyv1.StreamLogsResponse{Entry: &LogEntry{Text: "filtered"}})
+	}
+	kept := k.entries
+	if tail := int(r.GetTail()); tail > 0 && tail < len(kept) {
+		kept = kept[len(kept)-tail:]
+	}
+	if r.GetFollow() { // one more comes
+		kept = append(slices.Clip(kept), &LogEntry{Sequence: 6, Time: timestamppb.New(time.Unix(6, 0)), Generation: 2, Text: "new error"},
+			&LogEntry{Sequence: 7, Time: timestamppb.New(time.Unix(7, 0)), Generation: 2, Text: "new"})
+	}
+	for _, e := range kept {
+		if err := s.Send(&devproxyv1.StreamLogsResponse{Entry: e}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A daemon from before the filters leaves them out without a word, and the tail
+// with them: then this side does what was asked for.
+func TestLogFilters(t *testing.T) {
+	earlier := &logKeeper{earlier: true}
+	for i, text := range []string{"old error", "fine", "error", "fine", "fine"} {
+		at := time.Unix(int64(i)+1, 0)
+		earlier.entries = append(earlier.entries, &LogEntry{Sequence: uint64(i) + 1, Time: timestamppb.New(at), Generation: uint64(i/2) + 1, Text: text})
+	}
+	c := control(t, controlFuncs{logs: earlier.stream})
+	for _, test := range []struct {
+		options LogOptions
+		want    string
+	}{
+		{LogOptions{Pattern: "error", Tail: 2}, "1 3"},
+		{LogOptions{Pattern: "error", Tail: 1}, "3"},
+		{LogOptions{Pattern: "(?i)ERROR", Tail: 1, Follow: true}, "3 6"},
+		{LogOptions{Generation: 2}, "3 4"},
+		{LogOptions{Since: time.Unix(3, 0), Tail: 9}, "3 4 5"},
+		{LogOptions{Since: time.Unix(99, 0), Follow: true}, ""},
+	} {
+		var got []string
+		if err := c.Logs(t.Context(), test.options, func(e *LogEntry) error {
+			got = append(got, fmt.Sprint(e.GetSequence()))
+			return nil
+		}); err != nil || strings.Join(got, " ") != test.want {
+			t.Errorf("%+v gives %v, %v; want %s", test.options, got, err, test.want)
+		}
+	}
+
+	today := &logKeeper{}
+	c = control(t, controlFuncs{logs: today.stream})
+	o := LogOptions{Pattern: "error", Tail: 2, Generation: 3, Since: time.Unix(3, 0), Follow: true}
+	lines := 0
+	if err := c.Logs(t.Context(), o, func(*LogEntry) error { lines++; return nil }); err != nil || lines != 1 {
+		t.Errorf("%d lines, %v", lines, err)
+	}
+	want := &devproxyv1.StreamLogsRequest{Pattern: "error", Tail: 2, Generation: 3, Since: timestamppb.New(time.Unix(3, 0)), Follow: true}
+	if len(today.asked) != 2 || !proto.Equal(today.asked[1], want) {
+		t.Errorf("it is asked for %v", today.asked)
+	}
+}
+
 // A person reads the text, a program the code.
 func TestErrorsOfCalls(t *testing.T) {
 	c := control(t, controlFuncs{})
@@ -206,22 +288,50 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// It is protobuf's JSON but for integers, which are numbers whatever their size.
 func TestStatusJSON(t *testing.T) {
-	raw, err := StatusJSON(&Status{Backend: &Backend{State: devproxyv1.BackendState_BACKEND_STATE_IDLE}})
-	if err != nil {
-		t.Fatal(err)
+	full := &Status{
+		Daemon: &Daemon{Pid: 4711, Contract: proto.Uint32(1), StartTime: timestamppb.New(time.Unix(1, 500))},
+		Backend: &Backend{
+			State: devproxyv1.BackendState_BACKEND_STATE_IDLE, Generation: 3, Pid: -1, Port: 80, Command: []string{"<a>", "b\"\n"},
+			EnvironmentOverrides: map[string]string{"pid": "12", "A": ""}, History: []*Generation{{Number: 2, Exit: &devproxyv1.Exit{}}, {}},
+		},
+		Build: &BuildRun{Duration: durationpb.New(1500 * time.Millisecond), Ok: true},
 	}
-	var document struct {
-		Backend map[string]any
-	}
-	if err := json.Unmarshal(raw, &document); err != nil {
-		t.Fatal(err)
-	}
-	if v, there := document.Backend["protocolVersion"]; !there || v != "" || document.Backend["state"] != "BACKEND_STATE_IDLE" {
-		t.Errorf("%s", raw)
-	}
-	if strings.Contains(string(raw), ": ") || strings.Contains(string(raw), "\n") {
-		t.Errorf("it is not compact: %s", raw)
+	for _, s := range []*Status{full, {}, {Backend: &Backend{State: 99}, Sessions: []*Session{{Id: 7}}}} {
+		raw, err := StatusJSON(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mapped, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want any
+		if err := errors.Join(json.Unmarshal(raw, &got), json.Unmarshal(mapped, &want)); err != nil {
+			t.Fatalf("%v in %s", err, raw)
+		}
+		numbers := func(path cmp.Path) bool {
+			switch path.Last().String() {
+			case `["pid"]`, `["generation"]`, `["number"]`, `["id"]`, `["shimPid"]`, `["listedGeneration"]`:
+				return !strings.Contains(path.GoString(), "environmentOverrides")
+			}
+			return false
+		}
+		asNumber := cmp.FilterPath(numbers, cmp.Comparer(func(a, b any) bool {
+			number, text := a, b
+			if _, swapped := a.(string); swapped {
+				number, text = b, a
+			}
+			n, ok := number.(float64)
+			return ok && text == fmt.Sprint(n)
+		}))
+		if diff := cmp.Diff(want, got, asNumber); diff != "" {
+			t.Errorf("(-protobuf's +ours):\n%s", diff)
+		}
+		if strings.Contains(string(raw), ": ") || strings.Contains(string(raw), "\n") {
+			t.Errorf("it is not compact: %s", raw)
+		}
 	}
 }
 

@@ -41,11 +41,22 @@ type Entry struct {
 type Filter struct {
 	// Sources are wanted; none means all.
 	Sources []Source
+	// Since is the time from which on they are wanted; zero means all.
+	Since time.Time
+	// Generation is that of the backend; 0 means all.
+	Generation uint64
+	// Match decides by the entry last, where the others want it; nil means all.
+	// It may take its time: nobody waits for it who appends.
+	Match func(Entry) bool
 }
 
-func (f Filter) wants(e *Entry) bool {
-	return len(f.Sources) == 0 || slices.Contains(f.Sources, e.Source)
+// admits is what can be decided under the lock.
+func (f Filter) admits(e *Entry) bool {
+	return (len(f.Sources) == 0 || slices.Contains(f.Sources, e.Source)) &&
+		(f.Generation == 0 || f.Generation == e.Generation) && !e.Time.Before(f.Since)
 }
+
+func (f Filter) wants(e *Entry) bool { return f.admits(e) && (f.Match == nil || f.Match(*e)) }
 
 // Limits bound a buffer; 0 stands for the default.
 type Limits struct {
@@ -139,16 +150,31 @@ func clean(text string) string {
 
 // Tail copies the last n lines that the filter wants; n <= 0 means all.
 func (b *Buffer) Tail(n int, filter Filter) []Entry {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var wanted []Entry
-	for i := len(b.entries) - 1; i >= b.head && (n <= 0 || len(wanted) < n); i-- {
-		if filter.wants(&b.entries[i]) {
-			wanted = append(wanted, b.entries[i])
+	if filter.Match == nil {
+		return b.tail(n, filter)
+	}
+	all := b.tail(0, filter)
+	first := len(all) // of the wanted ones, which gather at the end
+	for i := len(all) - 1; i >= 0 && (n <= 0 || len(all)-first < n); i-- {
+		if filter.Match(all[i]) {
+			first--
+			all[first] = all[i]
 		}
 	}
-	slices.Reverse(wanted)
-	return wanted
+	return slices.Clip(all[first:])
+}
+
+func (b *Buffer) tail(n int, filter Filter) []Entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var admitted []Entry
+	for i := len(b.entries) - 1; i >= b.head && (n <= 0 || len(admitted) < n); i-- {
+		if filter.admits(&b.entries[i]) {
+			admitted = append(admitted, b.entries[i])
+		}
+	}
+	slices.Reverse(admitted)
+	return admitted
 }
 
 // Follow calls send with the last tail lines that the filter wants (tail <= 0:

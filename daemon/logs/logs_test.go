@@ -37,9 +37,11 @@ func texts(entries []Entry) string {
 func TestTail(t *testing.T) {
 	b := NewBuffer(Limits{Lines: 5})
 	sources := []Source{Backend, Build, Daemon}
+	began := time.Now()
 	for i := range 8 {
-		b.Append(Entry{Source: sources[i%3], Text: fmt.Sprint(i)})
+		b.Append(Entry{Source: sources[i%3], Text: fmt.Sprint(i), Time: began.Add(time.Duration(i) * time.Second), Generation: uint64(i)})
 	}
+	odd := func(e Entry) bool { return (e.Text[0]-'0')%2 == 1 }
 	tests := []struct {
 		n      int
 		filter Filter
@@ -52,10 +54,17 @@ func TestTail(t *testing.T) {
 		{1, Filter{Sources: []Source{Backend, Daemon}}, "6"},
 		{3, Filter{Sources: []Source{Build, Daemon}}, "4 5 7"},
 		{3, Filter{Sources: []Source{"nobody"}}, ""},
+		{0, Filter{Generation: 4}, "4"},
+		{0, Filter{Since: began.Add(6 * time.Second)}, "6 7"},
+		{0, Filter{Match: odd}, "3 5 7"},
+		{2, Filter{Match: odd}, "5 7"},
+		{9, Filter{Match: odd, Since: began.Add(4 * time.Second)}, "5 7"},
+		{1, Filter{Match: odd, Sources: []Source{Backend}}, "3"},
+		{1, Filter{Match: func(Entry) bool { return false }}, ""},
 	}
 	for _, test := range tests {
 		if got := texts(b.Tail(test.n, test.filter)); got != test.want {
-			t.Errorf("tail %d of %v: %q, want %q", test.n, test.filter, got, test.want)
+			t.Errorf("tail %d of %+v: %q, want %q", test.n, test.filter, got, test.want)
 		}
 	}
 	first := b.Tail(0, Filter{})[0]

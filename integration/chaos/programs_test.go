@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -142,15 +141,8 @@ type status struct {
 	Sessions []struct{ ID number }
 }
 
-// number is an integer that protobuf's JSON writes as a string if it has 64
-// bits.
+// number is an integer of any size.
 type number int64
-
-func (n *number) UnmarshalJSON(data []byte) error {
-	value, err := strconv.ParseInt(strings.Trim(string(data), `"`), 10, 64)
-	*n = number(value)
-	return err
-}
 
 // state returns the backend's state by its short name, such as "running".
 func (s status) state() string {

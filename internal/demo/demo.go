@@ -169,8 +169,8 @@ func (d *demo) command(ctx context.Context, program string, args ...string) (str
 // backendStatus is the part of "devproxyctl status --json" that the demo checks.
 type backendStatus struct {
 	State      string `json:"state"`
-	Generation uint64 `json:"generation,string"`
-	PID        int64  `json:"pid,string"`
+	Generation uint64 `json:"generation"`
+	PID        int64  `json:"pid"`
 }
 
 func (d *demo) backend(ctx context.Context) (backendStatus, error) {
