@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 
-	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/debugmcp/devproxy/internal/cli"
@@ -146,8 +145,7 @@ func printPlan(out io.Writer, plan *scaffold.Plan) error {
 	for i, step := range plan.Next {
 		p.row(subject("next", i), "%s  %s", bold.Render(cli.PrintableLine(step.Command)), faint.Render("# "+cli.PrintableLine(step.Why)))
 	}
-	_, err := lipgloss.Fprint(out, p.text.String())
-	return err
+	return write(out, p.text.String())
 }
 
 func printWritten(out io.Writer, path, backup string) error {

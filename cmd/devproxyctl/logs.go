@@ -5,7 +5,6 @@ import (
 	"io"
 	"time"
 
-	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/debugmcp/devproxy/api/client"
@@ -65,8 +64,7 @@ func printLine(out io.Writer, e *client.LogEntry) error {
 		text = amber.Render("[no protocol, on stdout]") + " " + text
 	}
 	at := faint.Render(e.GetTime().AsTime().Local().Format("15:04:05.000"))
-	_, err := lipgloss.Fprintf(out, "%s %s %s\n", at, sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), text)
-	return err
+	return writef(out, "%s %s %s\n", at, sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), text)
 }
 
 func printJSON(out io.Writer, e *client.LogEntry) error {

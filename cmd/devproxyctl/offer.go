@@ -260,8 +260,7 @@ func (s *server) printTool(out io.Writer, t thing, width int) error {
 	if t.Output != nil {
 		p.schema("gives", t.Output)
 	}
-	_, err := lipgloss.Fprint(out, p.text.String())
-	return err
+	return write(out, p.text.String())
 }
 
 func (p *page) schema(subject string, raw []byte) {

@@ -88,8 +88,7 @@ func printStatus(out io.Writer, status *client.Status, now time.Time, width int)
 	p.build(status.GetBuild())
 	p.watch(status.GetWatch())
 	p.sessions(status.GetSessions(), status.GetBackend().GetGeneration())
-	_, err := lipgloss.Fprint(out, p.text.String())
-	return err
+	return write(out, p.text.String())
 }
 
 // printable is a copy of the status in which what servers, clients and builds

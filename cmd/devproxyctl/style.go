@@ -1,9 +1,16 @@
 package main
 
-import "charm.land/lipgloss/v2"
+import (
+	"fmt"
+	"io"
+	"os"
 
-// The few styles of the output. lipgloss leaves them out where the output is no
-// terminal or NO_COLOR is set.
+	"charm.land/lipgloss/v2"
+
+	"github.com/debugmcp/devproxy/internal/cli"
+)
+
+// The few styles of the output, which plain output does without; see write.
 var (
 	bold  = lipgloss.NewStyle().Bold(true)
 	faint = lipgloss.NewStyle().Faint(true)
@@ -33,4 +40,23 @@ func sourceStyle(source string) lipgloss.Style {
 		return amber
 	}
 	return blue
+}
+
+// plain reports whether a person has asked for text without styles. NO_COLOR may
+// have any value (no-color.org); that of lipgloss has to be a true one, and leaves
+// bold and faint text as it is.
+func plain() bool { return os.Getenv("NO_COLOR") != "" }
+
+// write writes a text with its styles where out is a terminal that shows them,
+// and without where it is none or NO_COLOR is set.
+func write(out io.Writer, text string) error {
+	if plain() {
+		text = cli.Printable(text)
+	}
+	_, err := lipgloss.Fprint(out, text)
+	return err
+}
+
+func writef(out io.Writer, format string, args ...any) error {
+	return write(out, fmt.Sprintf(format, args...))
 }

@@ -64,8 +64,7 @@ func (t *table) print(out io.Writer, width int) error {
 			return t.style(i, column)
 		})
 	}
-	_, err := lipgloss.Fprint(out, text.String())
-	return err
+	return write(out, text.String())
 }
 
 // shorten cuts a text to so many columns, and shows that it did.

@@ -42,7 +42,7 @@ func openTerminal(t *testing.T, columns uint16) (person, program *os.File) {
 func TestStatusOnTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm-256color")
 	t.Setenv("CLICOLOR_FORCE", "")
-	for noColour, want := range map[string]bool{"": true, "1": false} {
+	for noColour, want := range map[string]bool{"": true, "1": false, "yes": false} {
 		t.Setenv("NO_COLOR", noColour)
 		person, program := openTerminal(t, 72)
 		if width := terminalWidth(program); width != 72 {
@@ -58,7 +58,7 @@ func TestStatusOnTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(page[:n])
-		if !strings.Contains(text, "/home/me/work/my-server") || strings.Contains(text, "\x1b[33m") != want {
+		if !strings.Contains(text, "/home/me/work/my-server") || strings.Contains(text, "\x1b[33m") != want || strings.Contains(text, "\x1b") != want {
 			t.Errorf("with NO_COLOR=%q colours are wrong: %q", noColour, text)
 		}
 	}

@@ -150,7 +150,7 @@ var ways = map[string]string{
 
 func (t *tracer) line(e *client.TrafficEntry, body []byte) error {
 	if e.GetLost() > 0 {
-		if _, err := lipgloss.Fprintln(t.out, amber.Render(lostWords(e.GetLost()))); err != nil {
+		if err := write(t.out, amber.Render(lostWords(e.GetLost()))+"\n"); err != nil {
 			return err
 		}
 	}
@@ -167,17 +167,14 @@ func (t *tracer) line(e *client.TrafficEntry, body []byte) error {
 		fmt.Sprintf("%-16s", shorten(cli.PrintableLine(who), 16)),
 		way.Render(ways[client.DirectionName(e.GetDirection())]), faint.Render(fmt.Sprintf("%-6s", cli.PrintableLine(e.GetProtocolEra()))), what(e))
 	size := faint.Render(size(int(e.GetSize())))
-	var err error
 	if t.raw {
-		_, err = lipgloss.Fprintf(t.out, "%s  %s\n%s\n", head, size, cli.Printable(string(body)))
-		return err
+		return writef(t.out, "%s  %s\n%s\n", head, size, cli.Printable(string(body)))
 	}
 	room := plainBody
 	if t.width > 0 {
 		room = max(minText, t.width-lipgloss.Width(head)-lipgloss.Width(size)-2*len(gap))
 	}
-	_, err = lipgloss.Fprintf(t.out, "%s%s%s%s%s\n", head, gap, shorten(cli.PrintableLine(string(inside(body))), room), gap, size)
-	return err
+	return writef(t.out, "%s%s%s%s%s\n", head, gap, shorten(cli.PrintableLine(string(inside(body))), room), gap, size)
 }
 
 // inside is what a message carries: its params, result or error, less what the

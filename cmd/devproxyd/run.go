@@ -76,7 +76,7 @@ func printable(_ []string, a slog.Attr) slog.Attr {
 
 // colours reports whether stderr is a terminal that wants colours.
 func colours() bool {
-	return term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("NO_COLOR") == ""
+	return term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // faultOfFile makes a fault in devproxy.toml one of usage.

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -257,7 +258,7 @@ func Main(root *cobra.Command) int {
 	// The sources of these are not errors worth the usage text.
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return Usage(fmt.Errorf("%w; see %q", err, cmd.CommandPath()+" --help"))
+		return Usage(fmt.Errorf("%w; see %q", flagError(err), cmd.CommandPath()+" --help"))
 	})
 	root.SuggestionsMinimumDistance = 2 // letters, of a slip in typing
 	err := root.ExecuteContext(ctx)
@@ -271,6 +272,38 @@ func Main(root *cobra.Command) int {
 	text := Printable(strings.TrimRight(err.Error(), "\n"))
 	_, _ = fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), text)
 	return exitCode(err)
+}
+
+// flagError is an error of a flag's value without the words of the Go function
+// that has read it.
+func flagError(err error) error {
+	invalid, ok := err.(interface { //nolint:errorlint // as the flag library gives it
+		GetValue() string
+		Unwrap() error
+	})
+	if !ok {
+		return err
+	}
+	want := ""
+	cause := invalid.Unwrap()
+	number, isNumber := errors.AsType[*strconv.NumError](cause)
+	switch {
+	case isNumber && errors.Is(number.Err, strconv.ErrRange):
+		want = "that is out of range"
+	case isNumber && number.Func == "ParseBool":
+		want = "want true or false"
+	case isNumber && number.Func == "ParseUint":
+		want = "want a whole number, 0 or more"
+	case isNumber && number.Func == "ParseFloat":
+		want = "want a number"
+	case isNumber:
+		want = "want a whole number"
+	case strings.HasPrefix(cause.Error(), "time: "):
+		want = "want a duration, such as 90s or 10m"
+	default:
+		return err
+	}
+	return errors.New(strings.TrimSuffix(err.Error(), cause.Error()) + want)
 }
 
 func exitCode(err error) int {

@@ -26,10 +26,15 @@ import (
 func run(do func(*cobra.Command) error, args ...string) (code int, stderr string) {
 	var out bytes.Buffer
 	root := &cobra.Command{Use: "program", Args: Group, RunE: func(*cobra.Command, []string) error { return nil }}
-	root.AddCommand(&cobra.Command{
+	command := &cobra.Command{
 		Use: "do", Args: Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return do(cmd) },
-	})
+	}
+	command.Flags().Uint32P("lines", "n", 0, "")
+	command.Flags().Int("count", 0, "")
+	command.Flags().Duration("wait", 0, "")
+	command.Flags().Bool("really", false, "")
+	root.AddCommand(command)
 	root.SetArgs(args)
 	root.SetErr(&out)
 	root.SetOut(&out)
@@ -52,6 +57,12 @@ func TestExitCodes(t *testing.T) {
 		"own code":           {WithCode(Usage(errors.New("other")), 75), "do", 75, "program: other\n"},
 		"too many arguments": {nil, "do this", ExitUsage, `program: unknown command "this" for "program do"; see "program do --help"` + "\n"},
 		"unknown flag":       {nil, "do --fast", ExitUsage, `program: unknown flag: --fast; see "program do --help"` + "\n"},
+		"a value":            {nil, "do -n -1", ExitUsage, `program: invalid argument "-1" for "-n, --lines" flag: want a whole number, 0 or more; see "program do --help"` + "\n"},
+		"too large a value":  {nil, "do -n 4294967296", ExitUsage, `program: invalid argument "4294967296" for "-n, --lines" flag: that is out of range; see "program do --help"` + "\n"},
+		"no number":          {nil, "do --count x", ExitUsage, `program: invalid argument "x" for "--count" flag: want a whole number; see "program do --help"` + "\n"},
+		"no duration":        {nil, "do --wait 5", ExitUsage, `program: invalid argument "5" for "--wait" flag: want a duration, such as 90s or 10m; see "program do --help"` + "\n"},
+		"no truth":           {nil, "do --really=maybe", ExitUsage, `program: invalid argument "maybe" for "--really" flag: want true or false; see "program do --help"` + "\n"},
+		"no value":           {nil, "do --count", ExitUsage, `program: flag needs an argument: --count; see "program do --help"` + "\n"},
 		"unknown command":    {nil, "walk", ExitUsage, `program: unknown command "walk"; see "program --help"` + "\n"},
 		"slip":               {nil, "dp", ExitUsage, `program: unknown command "dp"; did you mean "program do"?` + "\n"},
 	} {
