@@ -140,12 +140,7 @@ func ensurePrivate(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return &UnsafeError{
-			Path: dir, Reason: "it is " + kind(info.Mode()) + ", not a folder", Fix: "remove it",
-		}
-	}
-	return verifyPrivate(dir, info, privateDir)
+	return checkDir(dir, info)
 }
 
 // CheckSocket verifies that path is a socket that this user owns, before it is
