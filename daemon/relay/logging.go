@@ -37,17 +37,20 @@ func (r *Router) setLevel(call *call) {
 		return
 	}
 	c.said.Level = level
-	if l := r.linkNow(c); l != nil && l.state == linkOpen {
+	if l := r.linkNow(c); l != nil {
 		r.adjustLevel(l, "")
 	}
 	r.succeed(call, call.front.Ack())
 }
 
-// adjustLevel gives a legacy backend the lowest level that its clients want now:
-// what legacy clients have set, and what open requests of modern ones carry. next
-// is what a request carries that is about to be sent, if any. The backend keeps
-// the last one when nobody wants any: there is no way to take it back.
+// adjustLevel gives a legacy backend on an open link the lowest level that its
+// clients want now: what legacy clients have set, and what open requests of modern
+// ones carry. next is what a request carries that is about to be sent, if any. The
+// backend keeps the last one when nobody wants any: there is no way to take it back.
 func (r *Router) adjustLevel(l *link, next string) {
+	if l.state != linkOpen {
+		return // as with the stored answer of a backend that is gone
+	}
 	if l.facts.Era != era.Legacy || !l.facts.Has("logging") || l.leveling != 0 {
 		return // not in this era, or looked at again after the answer
 	}
