@@ -38,5 +38,6 @@ Data goes to stdout, messages to stderr.
 	root.AddCommand(newInit(target), newRegister(target), newUnregister(target))
 	root.AddCommand(newStatus(target), newStart(target), newStop(target), newRestart(target), newLogs(target), newTrace(target), newList(), newVersion(target))
 	root.AddCommand(newTools(target), newCall(target), newResources(target), newPrompts(target))
+	addCompletions(root, target)
 	return root
 }

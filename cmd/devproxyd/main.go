@@ -44,6 +44,7 @@ daemon if none runs.
 	}
 	target.AddFlags(root)
 	root.AddCommand(newStart(target), newRun(target), newRestart(target), newStop(target), newDemo(), newExampleBackend(), newVersion())
+	cli.AddCompletion(root)
 	return root
 }
 
