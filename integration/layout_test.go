@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -101,6 +102,7 @@ var house = map[string]struct {
 		[]string{"internal/clients", "internal/config"},
 		"a guess at a configuration is a function of a project's files: it runs and writes nothing",
 	},
+	"internal/manual":  {nil, "a man page is a function of what a command says of itself"},
 	"internal/rewrite": {nil, "replacing a file is a matter of files, whatever they hold"},
 	"internal/demo": {
 		[]string{"internal/process"},
@@ -119,9 +121,12 @@ var house = map[string]struct {
 	"integration/chaos/internal/chaosbackend": {
 		nil, "the fixture must not share a bug with what it tests",
 	},
-	"integration/wine":             {nil, "a black-box test knows what a user knows"},
-	"integration/internal/testbed": {nil, "it serves the black-box tests, which know what a user knows"},
-	"integration/internal/starts":  {nil, "what counts the starts of fixtures is one of them"},
+	"integration/bench":                    {nil, "what is measured is what a user has; its tests alone look inside, to count"},
+	"integration/bench/internal/floor":     {nil, "the least that can be done is done without devproxy"},
+	"integration/bench/internal/rawserver": {nil, "a fixture must not share a bug with what it tests"},
+	"integration/wine":                     {nil, "a black-box test knows what a user knows"},
+	"integration/internal/testbed":         {nil, "it serves the black-box tests, which know what a user knows"},
+	"integration/internal/starts":          {nil, "what counts the starts of fixtures is one of them"},
 }
 
 // packageFiles is what the sources of one package show, on all platforms.
@@ -142,6 +147,9 @@ func readHouse(t *testing.T) map[string]packageFiles {
 		}
 		base := entry.Name()
 		if entry.IsDir() {
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != ".." {
+				return fs.SkipDir // a module of its own, such as an example
+			}
 			if base == "testdata" || base == "node_modules" || base == "bin" || strings.HasPrefix(base, ".") && base != ".." {
 				return fs.SkipDir
 			}
@@ -230,7 +238,7 @@ var onlyIn = []struct {
 		"only main knows that there are flags",
 	},
 	{
-		"cobra", importing("github.com/spf13/cobra"), []string{"cmd/devproxyd", "cmd/devproxyctl", "internal/cli"},
+		"cobra", importing("github.com/spf13/cobra"), []string{"cmd/devproxyd", "cmd/devproxyctl", "internal/cli", "internal/manual"},
 		"only main knows that there are flags",
 	},
 	{
@@ -239,7 +247,10 @@ var onlyIn = []struct {
 	},
 	{
 		"os.Exit", calling("os.Exit"),
-		[]string{"cmd/*", "internal/process", "internal/demo", "integration/internal/*server", "integration/chaos/internal/chaosbackend"},
+		[]string{
+			"cmd/*", "internal/process", "internal/demo", "integration/internal/*server", "integration/chaos/internal/chaosbackend",
+			"integration/bench/internal/*",
+		},
 		"only main ends the program; the gate of internal/process is one, and a tool of the demo's backend crashes",
 	},
 	{

@@ -1,0 +1,216 @@
+//go:build linux
+
+package bench
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// spell is how long a round of a throughput lasts.
+const spell = 700 * time.Millisecond
+
+// flood makes a way that keeps n calls of a peer open. It gives calls per second.
+func flood(p *peer, n int, frame func(id int) []byte) way {
+	id := 0
+	return func(t testing.TB) []float64 {
+		t.Helper()
+		began := time.Now()
+		for range n {
+			id++
+			p.send(t, frame(id))
+		}
+		answered := 0
+		for open := n; open > 0; answered++ {
+			p.next(t)
+			open--
+			if time.Since(began) < spell {
+				id++
+				p.send(t, frame(id))
+				open++
+			}
+		}
+		return []float64{float64(answered) / time.Since(began).Seconds()}
+	}
+}
+
+func measureInFlight(t *testing.T) []line {
+	var lines []line
+	for _, backend := range []struct {
+		name string
+		make func(*world) server
+	}{
+		{"TypeScript", func(w *world) server { return w.node(t, "ts2.mjs", "stdio") }},
+		{"go-sdk", func(w *world) server { return w.sdk(t, "stdio") }},
+		{"a server that costs nothing", func(w *world) server { return w.raw(t) }},
+	} {
+		w := newWorld(t)
+		s := backend.make(w)
+		direct, through, bare := ways(t, w, legacy, s)
+		for _, n := range []int{1, 32, 256} {
+			goal := target{}
+			if n == 32 && s.name != "raw" {
+				goal = ratioAtLeast(0.8)
+			}
+			lines = append(lines, contest(t, fmt.Sprintf("throughput, stdio, %d in flight: %s", n, backend.name), "calls/s", *roundsFlag,
+				flood(direct, n, legacy.echo), flood(through, n, legacy.echo), flood(bare, n, legacy.echo), p50(goal))...)
+		}
+	}
+	return lines
+}
+
+// crowd makes a way in which all callers call, one call open each. It gives calls
+// per second.
+func crowd(callers []caller, frame func(id int) []byte) way {
+	return func(t testing.TB) []float64 {
+		t.Helper()
+		counts := make([]int, len(callers))
+		began := time.Now()
+		var group sync.WaitGroup
+		for i, c := range callers {
+			group.Go(func() {
+				for time.Since(began) < spell {
+					c.call(t, frame(counts[i]+1))
+					counts[i]++
+				}
+			})
+		}
+		group.Wait()
+		took := time.Since(began).Seconds()
+		all := 0
+		for _, count := range counts {
+			all += count
+		}
+		return []float64{float64(all) / took}
+	}
+}
+
+// measureClients has many clients of one HTTP server, which is what they can have
+// without devproxy too.
+func measureClients(t *testing.T) []line {
+	w := newWorld(t)
+	s := w.node(t, "ts2.mjs", "http", "--port", "{port}")
+	w.use(t, s, `health = "/health"`, "port = 0")
+	url := w.serve(t, s)
+	var direct, through []caller
+	var lines []line
+	for _, n := range []int{1, 10, 100} {
+		for len(direct) < n {
+			client := browse(t, modern, url)
+			defer client.close()
+			shim := w.attach(t, modern)
+			defer shim.end(t)
+			direct, through = append(direct, client), append(through, shim)
+		}
+		warm(t, direct[n-1], modern.echo)
+		warm(t, through[n-1], modern.echo)
+		lines = append(lines, contest(t, fmt.Sprintf("throughput, HTTP: %d clients", n), "calls/s", *roundsFlag,
+			crowd(direct, modern.echo), crowd(through, modern.echo), nil, p50(target{}))...)
+	}
+	return lines
+}
+
+func measureLarge(t *testing.T) []line {
+	w := newWorld(t)
+	s := w.raw(t)
+	direct, through, bare := ways(t, w, legacy, s)
+	daemon := w.pid(t)
+	var lines []line
+	for _, size := range []int{1 << 20, 9 << 20} {
+		big := func(id int) []byte { return legacy.tool(id, "big", fmt.Sprintf(`"n":%d`, size)) }
+		name := fmt.Sprintf("result of %d MiB", size>>20)
+		goal := target{}
+		if size > 1<<20 {
+			goal = ratioAtMost(1.5)
+		}
+		const times = 5
+		lines = append(lines, contest(t, name, "ms", *roundsFlag,
+			calls(times, direct, big), calls(times, through, big), calls(times, bare, big), p50(goal))...)
+		lines = append(lines, peak(t, name, "daemon", daemon, size, through, big), peak(t, name, "shim", through.pid(), size, through, big))
+	}
+	return lines
+}
+
+// peak is how far one result raises a process's memory, in multiples of it. The
+// process is one that has handed back what earlier results took.
+func peak(t *testing.T, name, who string, pid, size int, c caller, frame func(int) []byte) line {
+	t.Helper()
+	var samples []float64
+	for id := range 5 {
+		forgetPeak(t, pid)
+		before, _ := rss(t, pid)
+		c.call(t, frame(-1-id))
+		_, most := rss(t, pid)
+		samples = append(samples, (most-before)/float64(size))
+	}
+	l := line{
+		name: fmt.Sprintf("%s: peak memory of the %s above its rest, per message", name, who), unit: "×", direct: none, floor: none,
+		devproxy: quantile(samples, 1), ratio: none,
+	}
+	if size > 1<<20 {
+		l.target = atMost(4, "×")
+	}
+	return l
+}
+
+// measureNoisy has one client call while another one makes noise.
+func measureNoisy(t *testing.T) []line {
+	w := newWorld(t)
+	s := w.node(t, "ts2.mjs", "stdio")
+	w.use(t, s)
+	calm := w.attach(t, legacy)
+	defer calm.end(t)
+	noisy := w.attach(t, legacy)
+	defer noisy.end(t)
+	warm(t, calm, legacy.echo)
+	warm(t, noisy, legacy.echo)
+	quiet := calls(callsPerRound, calm, legacy.echo)
+	ping := func(id int) []byte { return legacy.request(id, "ping", "") }
+	var lines []line
+	for _, noise := range []struct {
+		name  string
+		n     int
+		frame func(int) []byte
+		goal  target
+	}{
+		{"another calls without a pause", 1, legacy.echo, ratioAtMost(2)},
+		{"another has 32 calls in flight", 32, legacy.echo, target{}},
+		{"another pings without a pause, 32 in flight", 32, ping, ratioAtMost(2)},
+	} {
+		disturbed := func(t testing.TB) []float64 {
+			t.Helper()
+			stop, over := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(over)
+				storm(t, noisy, noise.n, noise.frame, stop)
+			}()
+			samples := quiet(t)
+			close(stop)
+			<-over
+			return samples
+		}
+		lines = append(lines, contest(t, "p99 of a small call while "+noise.name+" (direct: alone)", "ms", *roundsFlag,
+			quiet, disturbed, nil, statistic{q: 0.99, target: noise.goal})...)
+	}
+	return lines
+}
+
+// storm keeps n calls open until stop is closed.
+func storm(t testing.TB, p *peer, n int, frame func(int) []byte, stop <-chan struct{}) {
+	t.Helper()
+	id := 1
+	for ; id <= n; id++ {
+		p.send(t, frame(id))
+	}
+	for open := n; open > 0; id++ {
+		p.next(t)
+		select {
+		case <-stop:
+			open--
+		default:
+			p.send(t, frame(id))
+		}
+	}
+}
