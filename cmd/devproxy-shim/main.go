@@ -67,14 +67,42 @@ func lean() {
 	runtime.GOMAXPROCS(min(processors, runtime.NumCPU()))
 }
 
+// about is what the program says of itself.
+const about = `devproxy-shim is what an MCP client spawns in place of the server: it connects the
+client's stdin and stdout to the devproxy daemon of a project, and starts that
+daemon if none runs. The project is the folder that holds devproxy.toml: DIR, or
+the nearest one from the working directory upwards.
+
+A person has no need to start it. "devproxyctl register" puts it into the
+configuration of a client, and "devproxyctl call" plays a client.
+
+Exit codes: 0 the client has closed stdin or stdout, or ended the shim by a signal;
+1 the client was given up because it does not read; 2 wrong usage.`
+
+// options are what the flags say.
+type options struct {
+	dir, socket          string
+	noStart, showVersion bool
+}
+
+// newFlags returns the flags of the program, and where they are put.
+func newFlags() (*flag.FlagSet, *options) {
+	flags, o := flag.NewFlagSet("devproxy-shim", flag.ContinueOnError), new(options)
+	flags.StringVar(&o.dir, "project", "", "the project's folder `DIR` (default: the nearest one with a devproxy.toml, from here upwards)")
+	flags.StringVar(&o.socket, "socket", os.Getenv("DEVPROXY_SOCKET"), "`PATH` of the daemon's socket (default: $DEVPROXY_SOCKET, else the project's own)")
+	flags.BoolVar(&o.noStart, "no-autostart", false, "do not start a daemon if none runs")
+	flags.BoolVar(&o.showVersion, "version", false, "print the version and exit")
+	flags.Usage = func() {
+		_, _ = fmt.Fprintf(flags.Output(), "%s\n\nFlags:\n", about)
+		flags.PrintDefaults()
+	}
+	return flags, o
+}
+
 // run is the program without its process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("devproxy-shim", flag.ContinueOnError)
+	flags, o := newFlags()
 	flags.SetOutput(stderr)
-	dir := flags.String("project", "", "the project's folder `DIR` (default: the nearest one with a devproxy.toml, from here upwards)")
-	socket := flags.String("socket", os.Getenv("DEVPROXY_SOCKET"), "`PATH` of the daemon's socket (default: $DEVPROXY_SOCKET, else the project's own)")
-	noStart := flags.Bool("no-autostart", false, "do not start a daemon if none runs")
-	showVersion := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
@@ -83,15 +111,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case flags.NArg() > 0:
 		_, _ = fmt.Fprintf(stderr, "devproxy-shim: unexpected argument %q; the project's folder is given as --project DIR\n", flags.Arg(0))
 		return exitUsage
-	case *showVersion:
+	case o.showVersion:
 		_, _ = fmt.Fprintln(stdout, "devproxy-shim "+buildVersion())
 		return exitOK
 	}
 	err := shim.Run(ctx, shim.Config{
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
-		ProjectDir:  *dir,
-		Socket:      *socket,
-		NoAutostart: *noStart,
+		ProjectDir:  o.dir,
+		Socket:      o.socket,
+		NoAutostart: o.noStart,
 		Version:     buildVersion(),
 		Environ:     os.Environ(),
 	})

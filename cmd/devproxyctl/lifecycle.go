@@ -21,7 +21,8 @@ func newStart(target *cli.Target) *cobra.Command {
 		Long: `Start the backend now instead of on the first request that needs it, and return
 when it is up. If it runs already, say so and succeed. Where no daemon runs one
 is started first, as by "devproxyd start", with the environment of this terminal.`,
-		Args: cli.Args(cobra.NoArgs),
+		Example: `  devproxyctl start`,
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dialStarting(cmd, target)
 			if err != nil {
@@ -39,7 +40,8 @@ func newStop(target *cli.Target) *cobra.Command {
 		Long: `Stop the backend and return when all of its processes are gone. The daemon and
 its clients stay, and the next request that needs the backend starts it again.
 To stop the daemon too, see "devproxyd stop".`,
-		Args: cli.Args(cobra.NoArgs),
+		Example: `  devproxyctl stop`,
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := target.Dial(cmd)
 			if err != nil {

@@ -15,7 +15,10 @@ func newVersion(target *cli.Target) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of devproxyctl, and of the daemon if one runs",
-		Args:  cli.Args(cobra.NoArgs),
+		Long: `Print the version of devproxyctl and, if a daemon runs for the project, that of
+the daemon, which stays what it was until "devproxyd restart".`,
+		Example: `  devproxyctl version`,
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
 			_, _ = fmt.Fprintf(out, "devproxyctl %s\n", cli.Version(version))

@@ -20,7 +20,8 @@ func newDemo() *cobra.Command {
 daemon, a probe, a client, a call, a rebuild, a crash, a clean stop. It needs
 devproxyctl and devproxy-shim beside devproxyd, and leaves nothing behind. The
 exit code says whether everything held.`,
-		Args: cli.Args(cobra.NoArgs),
+		Example: `  devproxyd demo`,
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			self, err := os.Executable()
 			if err != nil {

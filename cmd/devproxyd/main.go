@@ -52,7 +52,10 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cli.Args(cobra.NoArgs),
+		Long: `Print the version of this program. That of the daemon which runs for a project
+is what "devproxyctl version" and "devproxyctl status" print.`,
+		Example: `  devproxyd version`,
+		Args:    cli.Args(cobra.NoArgs),
 		Run: func(cmd *cobra.Command, _ []string) {
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "devproxyd %s\n", cli.Version(version))
 		},

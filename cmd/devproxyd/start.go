@@ -72,8 +72,9 @@ error or, where that is safe, sent again. The backend is stopped and starts on
 the next request, with the environment of this terminal; its own state is lost.
 
 To restart the backend alone use "devproxyctl restart".`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return restart(cmd, target) },
+		Example: `  devproxyd restart`,
+		Args:    cli.Args(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return restart(cmd, target) },
 	}
 }
 
