@@ -1,0 +1,4 @@
+/** Change this text, save, and call the tool again. */
+export function greet(name: string): string {
+  return `Hello, ${name}!`;
+}
