@@ -5,9 +5,11 @@
 
 GOLANGCI_LINT_VERSION := v2.15.0
 BUF_VERSION           := v1.75.0
+GORELEASER_VERSION    := v2.17.1
 
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 BUF           := go run github.com/bufbuild/buf/cmd/buf@$(BUF_VERSION)
+GORELEASER    := go run github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
 
 # The version comes from the build information that Go itself records; this is
 # what the programs say where there is none, as in a build from an archive.
@@ -56,10 +58,10 @@ GO_FILES = $(shell find . -name '*.go' -not -path './api/devproxy/*' -not -path 
 
 .DEFAULT_GOAL := help
 .PHONY: help build install demo test test-short integration conformance chaos wine fmt fmt-check vet lint \
-	docs proto check-proto breaking fuzz bench clean
+	docs proto check-proto breaking fuzz bench man completions snapshot check-release clean
 
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build the three programs into bin/
 	@mkdir -p bin
@@ -143,5 +145,26 @@ fuzz: ## Run every fuzz target for FUZZTIME each
 bench: ## Run the benchmarks that BENCH matches
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(UNIT_PACKAGES)
 
+man: ## Write the man pages into bin/man
+	@rm -rf bin/man && mkdir -p bin/man/gz
+	go test -count=1 -ldflags '$(PROGRAMS:%=-X github.com/debugmcp/devproxy/cmd/%.version=$(VERSION))' \
+		-run '^TestManual$$' $(PROGRAMS:%=./cmd/%) -args -man '$(CURDIR)/bin/man' -date "$$(git log -1 --format=%cs)"
+	@for page in bin/man/*.1; do gzip -9nc "$$page" > "bin/man/gz/$${page##*/}.gz"; done
+
+completions: build ## Write the completion scripts into bin/completions
+	@mkdir -p bin/completions
+	@for program in devproxyctl devproxyd; do \
+		bin/$$program completion bash > bin/completions/$$program.bash && \
+		bin/$$program completion zsh > bin/completions/_$$program && \
+		bin/$$program completion fish > bin/completions/$$program.fish && \
+		bin/$$program completion powershell > bin/completions/$$program.ps1 || exit 1; \
+	done
+
+snapshot: ## Make the archives and packages of a release in dist/, and release nothing
+	$(GORELEASER) release --snapshot --clean
+
+check-release: ## Check the configuration of releases
+	$(GORELEASER) check
+
 clean: ## Remove what the other targets made
-	rm -rf bin $(NODE)/node_modules $(CONFORMANCE)/node_modules
+	rm -rf bin dist $(NODE)/node_modules $(CONFORMANCE)/node_modules
