@@ -35,7 +35,7 @@ var house = map[string]struct {
 	},
 	"cmd/devproxyctl": {
 		[]string{
-			"api/client", "internal/cli", "internal/clients", "internal/config", "internal/project", "internal/rewrite", "internal/scaffold",
+			"api/client", "internal/cli", "internal/clients", "internal/config", "internal/doctor", "internal/project", "internal/rewrite", "internal/scaffold",
 			"internal/wire", "shim",
 		},
 		"ctl is a client: what it shows it asks the daemon for, and a tool it calls as any client does, through a shim; what it writes are the files of persons and " +
@@ -103,6 +103,12 @@ var house = map[string]struct {
 		"a guess at a configuration is a function of a project's files: it runs and writes nothing",
 	},
 	"internal/manual":  {nil, "a man page is a function of what a command says of itself"},
+	"internal/doctor": {
+		[]string{
+			"api/client", "internal/clients", "internal/config", "internal/port", "internal/process", "internal/project", "internal/rewrite", "watch",
+		},
+		"it looks at what everybody else works with, from outside, and has to work where they do not",
+	},
 	"internal/rewrite": {nil, "replacing a file is a matter of files, whatever they hold"},
 	"internal/demo": {
 		[]string{"internal/process"},

@@ -76,6 +76,22 @@ func (e codedError) Unwrap() error { return e.error }
 // WithCode gives err an exit code of its own.
 func WithCode(err error, code int) error { return codedError{err, code} }
 
+// finalError is an error whose exit code is that of a command which was run for
+// the person, and has had its own word on Ctrl-C.
+type finalError struct{ codedError }
+
+// Final is WithCode, also after Ctrl-C.
+func Final(err error, code int) error { return finalError{codedError{err, code}} }
+
+// IsUsage reports whether err is the user's own.
+func IsUsage(err error) bool { return errors.As(err, new(usageError)) }
+
+// errTold is an error that a person has read already.
+var errTold = errors.New("told already")
+
+// Told is the error of a command that has said itself what is wrong.
+func Told(code int) error { return WithCode(errTold, code) }
+
 // Target is the daemon that a command is about.
 type Target struct {
 	// Dir is --project; empty means upwards from the working directory.
@@ -265,8 +281,11 @@ func Main(root *cobra.Command) int {
 	if err == nil {
 		return ExitOK
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.As(err, new(finalError)) {
 		return ExitInterrupted
+	}
+	if errors.Is(err, errTold) {
+		return exitCode(err)
 	}
 	// It may be made of what a server said last.
 	text := Printable(strings.TrimRight(err.Error(), "\n"))
@@ -307,13 +326,16 @@ func flagError(err error) error {
 }
 
 func exitCode(err error) int {
+	if final, ok := errors.AsType[finalError](err); ok {
+		return final.code
+	}
 	if coded, ok := errors.AsType[codedError](err); ok {
 		return coded.code
 	}
 	switch {
 	case errors.Is(err, client.ErrNoDaemon):
 		return ExitNoDaemon
-	case errors.As(err, new(usageError)):
+	case IsUsage(err):
 		return ExitUsage
 	}
 	return ExitFailed

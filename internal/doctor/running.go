@@ -1,0 +1,150 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/debugmcp/devproxy/api/client"
+	"github.com/debugmcp/devproxy/internal/process"
+	"github.com/debugmcp/devproxy/internal/project"
+)
+
+// lookDaemon: does one run, and does it answer?
+func lookDaemon(_ context.Context, f *facts) []Finding {
+	switch err := f.statusErr; {
+	case errors.Is(err, client.ErrNoDaemon):
+		if said := lastWords(f.Project); len(said) > 0 {
+			return with(one(Warning, "none runs, and the last one that was started said something"),
+				`"devproxyd start" starts one, and says why if it cannot; the whole of it is in `+f.Project.StartLog(), said...)
+		}
+		return one(OK, `none runs; the first client starts one, or "devproxyctl start"`)
+	case errors.Is(err, client.ErrNotServing):
+		who := "its process"
+		if pid := f.Project.DaemonPID(); pid != 0 {
+			who = fmt.Sprintf("pid %d", pid)
+			if command := process.CommandLine(pid); command != "" {
+				who += " (" + command + ")"
+			}
+		}
+		return with(one(Problem, "it does not answer: %v", err),
+			fmt.Sprintf("it is stopped or stuck: let it go on, or end %s with SIGKILL; the next daemon cleans up after it", who))
+	case err != nil:
+		return with(one(Problem, "%v", err), "mend that first")
+	}
+	d := f.status.GetDaemon()
+	return one(OK, "%s, pid %d, up %s; environment from %s", d.GetVersion(), d.GetPid(), time.Since(d.GetStartTime().AsTime()).Round(time.Second), d.GetEnvironmentOrigin())
+}
+
+// startLine begins what one start writes to the start log.
+var startLine = regexp.MustCompile(`(?m)^\S+ process \d+ starts .*$`)
+
+// shownWords are how many lines of what somebody said are shown.
+const shownWords = 6
+
+// lastWords are the last lines that the last daemon wrote before it had a log, or as
+// it fell.
+func lastWords(p project.Project) []string {
+	text, err := readFile(p.StartLog(), maxState)
+	if err != nil {
+		return nil
+	}
+	starts := startLine.FindAllIndex(text, -1)
+	if len(starts) > 0 {
+		text = text[starts[len(starts)-1][1]:]
+	}
+	return lastLines(string(text))
+}
+
+func lastLines(text string) []string {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	return lines[max(0, len(lines)-shownWords):]
+}
+
+// lookLeftovers: has an earlier daemon left processes?
+func lookLeftovers(_ context.Context, f *facts) []Finding {
+	if !errors.Is(f.statusErr, client.ErrNoDaemon) {
+		return nil // what there is belongs to the daemon
+	}
+	var record struct {
+		Process    process.Identity
+		Generation uint64
+	}
+	if !readJSON(f.Project.Record(), &record) || record.Process.Marker == "" {
+		// On Linux the mark alone finds them, whatever the generation.
+		record.Process.Marker = f.Project.Hash + ":0"
+	}
+	pids, err := process.Orphans(record.Process)
+	switch {
+	case err != nil:
+		return one(Skipped, "%v", err)
+	case len(pids) == 0:
+		return one(OK, "no process of an earlier daemon is left")
+	}
+	var named []string
+	for _, pid := range pids {
+		named = append(named, words(fmt.Sprintf("pid %d", pid), process.CommandLine(pid)))
+	}
+	return with(one(Warning, "%s of an earlier daemon are left", count(len(pids), "process")), `the next daemon ends them: "devproxyd start"`, named...)
+}
+
+// lookBackend: how does it do?
+func lookBackend(_ context.Context, f *facts) []Finding {
+	if f.status == nil {
+		return one(Skipped, "no daemon runs that would know")
+	}
+	b := f.status.GetBackend()
+	name := client.StateName(b.GetState())
+	summary := name
+	if b.GetGeneration() != 0 {
+		summary += fmt.Sprintf(", generation %d", b.GetGeneration())
+	}
+	if b.GetPid() != 0 {
+		summary += fmt.Sprintf(", pid %d", b.GetPid())
+	}
+	if b.GetMessage() != "" {
+		first, _, _ := strings.Cut(b.GetMessage(), "\n")
+		summary += ": " + first
+	}
+	var details []string
+	if exit := b.GetLastExit(); exit != nil {
+		details = append(details, fmt.Sprintf("generation %d ended %s ago: %s (%s)", exit.GetGeneration(),
+			time.Since(exit.GetTime().AsTime()).Round(time.Second), exit.GetStatus(), exit.GetReason()))
+	}
+	switch name {
+	case "failed", "backoff":
+		tail := b.GetLastExit().GetStderrTail()
+		for _, line := range tail[max(0, len(tail)-shownWords):] {
+			details = append(details, "  "+line)
+		}
+		return with(one(Problem, "%s", summary), `"devproxyctl logs" has more; mend it, then "devproxyctl restart"`, details...)
+	case "running":
+		if build := f.status.GetBuild(); build != nil && !build.GetOk() && !build.GetRunning() {
+			return with(one(Warning, "%s; but the last build failed: %s", summary, build.GetMessage()), `"devproxyctl logs --source build" has its output`, build.GetTail()...)
+		}
+	}
+	return with(one(OK, "%s", summary), "", details...)
+}
+
+// lookHandshake: does the backend speak to a client?
+func lookHandshake(ctx context.Context, f *facts) []Finding {
+	runs := client.StateName(f.status.GetBackend().GetState()) == "running"
+	switch {
+	case f.Handshake == nil || !runs && !f.Started:
+		return one(Skipped, "the backend does not run; --start starts it and tries")
+	case f.statusErr != nil && !errors.Is(f.statusErr, client.ErrNoDaemon):
+		return one(Skipped, "the daemon does not answer")
+	}
+	said, err := f.Handshake(ctx)
+	if err != nil {
+		return with(one(Problem, "%v", err), `"devproxyctl logs" has what the server wrote, "devproxyctl trace" what passes`)
+	}
+	return one(OK, "%s", said)
+}
