@@ -30,6 +30,9 @@ BENCH    ?= .
 SEED     ?=
 DURATION ?= 10m
 
+# Where `make man` puts the man pages.
+MAN ?= bin/man
+
 # What `make breaking` compares the protobuf contract with.
 BREAKING_AGAINST ?= .git\#branch=main
 
@@ -145,11 +148,11 @@ fuzz: ## Run every fuzz target for FUZZTIME each
 bench: ## Run the benchmarks that BENCH matches
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(UNIT_PACKAGES)
 
-man: ## Write the man pages into bin/man
-	@rm -rf bin/man && mkdir -p bin/man/gz
+man: ## Write the man pages into MAN
+	@rm -rf '$(MAN)' && mkdir -p '$(MAN)/gz'
 	go test -count=1 -ldflags '$(PROGRAMS:%=-X github.com/debugmcp/devproxy/cmd/%.version=$(VERSION))' \
-		-run '^TestManual$$' $(PROGRAMS:%=./cmd/%) -args -man '$(CURDIR)/bin/man' -date "$$(git log -1 --format=%cs)"
-	@for page in bin/man/*.1; do gzip -9nc "$$page" > "bin/man/gz/$${page##*/}.gz"; done
+		-run '^TestManual$$' $(PROGRAMS:%=./cmd/%) -args -man '$(abspath $(MAN))' -date "$$(git log -1 --format=%cs)"
+	@cd '$(MAN)' && for page in *.1; do gzip -9nc "$$page" > "gz/$$page.gz"; done
 
 completions: build ## Write the completion scripts into bin/completions
 	@mkdir -p bin/completions
