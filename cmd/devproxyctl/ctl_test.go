@@ -12,11 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -63,10 +66,16 @@ func (d *fakeDaemon) StreamLogs(r *devproxyv1.StreamLogsRequest, stream grpc.Ser
 	d.mu.Lock()
 	d.logs = append(d.logs, r)
 	d.mu.Unlock()
+	if r.GetPattern() == "(" {
+		return status.Error(codes.InvalidArgument, "the pattern is none")
+	}
 	for _, e := range d.entries {
 		if err := stream.Send(&devproxyv1.StreamLogsResponse{Entry: e}); err != nil {
 			return err
 		}
+	}
+	if r.GetFollow() {
+		<-stream.Context().Done()
 	}
 	return nil
 }
@@ -149,6 +158,35 @@ func ctl(args ...string) outcome {
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
+// ctlUntil runs a command that ends with Ctrl-C, which it gets as soon as it has
+// printed text to stdout.
+func ctlUntil(text string, args ...string) outcome {
+	var stderr bytes.Buffer
+	stdout := awaiting{text: text, reached: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGINT) }}
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	code := cli.Main(root)
+	return outcome{code, stdout.written.String(), stderr.String()}
+}
+
+// awaiting calls reached when text was written to it.
+type awaiting struct {
+	written strings.Builder
+	text    string
+	reached func()
+}
+
+func (w *awaiting) Write(p []byte) (int, error) {
+	w.written.Write(p)
+	if w.reached != nil && strings.Contains(w.written.String(), w.text) {
+		w.reached()
+		w.reached = nil
+	}
+	return len(p), nil
+}
+
 func TestWithoutDaemon(t *testing.T) {
 	p := newProject(t)
 	for _, command := range []string{"status", "stop", "logs", "trace"} {
@@ -190,8 +228,14 @@ func TestWrongUsage(t *testing.T) {
 		{"stat", `did you mean "devproxyctl status"`},
 		{"nonsense", `unknown command "nonsense"`},
 		{"status extra", `devproxyctl status --help`},
-		{"status --bad", "unknown flag"},
+		{"status --bad", "there is no flag --bad"},
 		{"logs --source mars", "backend, build or daemon"},
+		{"logs -n -1", `--lines -1: want a whole number, 0 or more`},
+		{"logs --grep (x", `--grep "(x" is no regular expression: missing closing ) in "(x"`},
+		{"logs --since yesterday", `--since "yesterday": want a duration such as 10m`},
+		{"logs --since -5m", `--since "-5m": want`},
+		{"logs --generation 0", `--generation "0": want a number from 1`},
+		{"logs --generation first", `--generation "first": want`},
 		{"restart --env novalue", "KEY=VALUE"},
 		{"restart --env A=1 --clear-env", "exclude each other"},
 		{"status --project missing", "missing"},
@@ -337,20 +381,38 @@ func TestRestartCommand(t *testing.T) {
 
 func TestLogsCommand(t *testing.T) {
 	p := newProject(t)
-	d := &fakeDaemon{entries: []*client.LogEntry{
+	d := &fakeDaemon{status: statuses()["running"], entries: []*client.LogEntry{
 		{Sequence: 1, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_BACKEND, Stream: "stderr", Generation: 12, Text: "<hello>"},
 		{Sequence: 2, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_BUILD, Stream: "output", Text: "\x1b[31mred\x1b[m"},
 		{Sequence: 3, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_DAEMON, Stream: "INFO", Text: "100% done"},
 		{Sequence: 4, Time: timestamppb.New(now), Source: devproxyv1.LogSource_LOG_SOURCE_BACKEND, Stream: "stdout-noise", Generation: 1, Text: "hi"},
 	}}
 	d.serve(t, p)
-	o := ctl("logs", "-n", "20", "--source", "backend,build", "--show-secrets", "-f")
+	o := ctlUntil("] hi\n", "logs", "-n", "20", "--source", "backend,build", "--show-secrets", "-f")
 	at := now.Local().Format("15:04:05.000")
 	want := at + " backend#12 <hello>\n" + at + " build      red\n" + at + " daemon     100% done\n" +
 		at + " backend#1  [no protocol, on stdout] hi\n"
 	if o.code != cli.ExitOK || o.stdout != want {
 		t.Errorf("logs: %+v, want\n%s", o, want)
 	}
+	status := d.status
+	if status.GetBackend().GetGeneration() != 3 {
+		t.Fatal("another generation")
+	}
+	for args, want := range map[string]uint64{"last": 3, "-1": 2, "-2": 1, "7": 7} {
+		d.logs = d.logs[:1]
+		if o := ctl("logs", "--generation", args, "--grep", "(?i)HELLO", "--since", "2026-11-30T12:00:00Z"); o.code != cli.ExitOK {
+			t.Errorf("logs --generation %s: %+v", args, o)
+		}
+		asked := &devproxyv1.StreamLogsRequest{Tail: 200, Generation: want, Pattern: "(?i)HELLO", Since: timestamppb.New(now)}
+		if diff := cmp.Diff(asked, d.logs[len(d.logs)-1], protocmp.Transform()); diff != "" {
+			t.Errorf("--generation %s (-want +got):\n%s", args, diff)
+		}
+	}
+	if o := ctl("logs", "--generation", "-3"); o.code != cli.ExitFailed || !strings.Contains(o.stderr, "no generation 3 before the last one, which is number 3") {
+		t.Errorf("a generation before the first: %+v", o)
+	}
+	d.logs = d.logs[:1]
 	o = ctl("logs", "--json")
 	first, _, _ := strings.Cut(o.stdout, "\n")
 	const wantJSON = `{"version":1,"sequence":1,"time":"2026-11-30T12:00:00Z","source":"backend","stream":"stderr","generation":12,"text":"<hello>"}`
@@ -366,6 +428,24 @@ func TestLogsCommand(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantRequests, d.logs, protocmp.Transform()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseSince(t *testing.T) {
+	zone := time.FixedZone("here", 3600)
+	moment := time.Date(2026, 11, 30, 12, 30, 0, 0, zone)
+	for text, want := range map[string]string{
+		"10m": "2026-11-30T12:20:00+01:00", "0s": "2026-11-30T12:30:00+01:00", "1h30m": "2026-11-30T11:00:00+01:00",
+		"12:29": "2026-11-30T12:29:00+01:00", "12:30:00": "2026-11-30T12:30:00+01:00", "12:31": "2026-11-29T12:31:00+01:00", "23:59:59": "2026-11-29T23:59:59+01:00",
+		"2026-11-29 08:00:01": "2026-11-29T08:00:01+01:00", "2026-11-29 08:00": "2026-11-29T08:00:00+01:00", "2026-11-29": "2026-11-29T00:00:00+01:00",
+		"2026-11-29T08:00:00": "2026-11-29T08:00:00+01:00", "2026-11-29T08:00:00.5Z": "2026-11-29T08:00:00.5Z",
+	} {
+		if got, err := parseSince(text, moment); err != nil || got.Format(time.RFC3339Nano) != want {
+			t.Errorf("%s is %v, %v; want %s", text, got.Format(time.RFC3339Nano), err, want)
+		}
+	}
+	if got, err := parseSince("", moment); err != nil || !got.IsZero() {
+		t.Errorf("nothing is %v, %v", got, err)
 	}
 }
 

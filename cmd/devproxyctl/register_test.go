@@ -204,7 +204,7 @@ func TestInitFindsNothing(t *testing.T) {
 	}
 	wantOutcome(t, ctl("init", empty, "--command", "./server --port {port}"), cli.ExitOK, "transport http", "as you said")
 	for args, want := range map[string]string{
-		"init a b":                       "accepts at most 1",
+		"init a b":                       "takes [DIR], and got",
 		"init gone":                      "gone",
 		"init . --project .":             "exclude each other",
 		"init --force --command a|b":     "not run by a shell",

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -266,6 +265,9 @@ func (t *Target) Socket(p project.Project) (string, error) {
 	return socket, Usage(err)
 }
 
+// suggested is how many letters a slip in typing has, at most.
+const suggested = 2
+
 // Main runs a program's root command and returns its exit code. SIGINT and
 // SIGTERM end the command's context.
 func Main(root *cobra.Command) int {
@@ -274,9 +276,10 @@ func Main(root *cobra.Command) int {
 	// The sources of these are not errors worth the usage text.
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return Usage(fmt.Errorf("%w; see %q", flagError(err), cmd.CommandPath()+" --help"))
+		return Usage(flagWords(cmd, err))
 	})
-	root.SuggestionsMinimumDistance = 2 // letters, of a slip in typing
+	root.SuggestionsMinimumDistance = suggested
+	root.SetHelpCommand(newHelp(root))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
@@ -291,38 +294,6 @@ func Main(root *cobra.Command) int {
 	text := Printable(strings.TrimRight(err.Error(), "\n"))
 	_, _ = fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), text)
 	return exitCode(err)
-}
-
-// flagError is an error of a flag's value without the words of the Go function
-// that has read it.
-func flagError(err error) error {
-	invalid, ok := err.(interface { //nolint:errorlint // as the flag library gives it
-		GetValue() string
-		Unwrap() error
-	})
-	if !ok {
-		return err
-	}
-	want := ""
-	cause := invalid.Unwrap()
-	number, isNumber := errors.AsType[*strconv.NumError](cause)
-	switch {
-	case isNumber && errors.Is(number.Err, strconv.ErrRange):
-		want = "that is out of range"
-	case isNumber && number.Func == "ParseBool":
-		want = "want true or false"
-	case isNumber && number.Func == "ParseUint":
-		want = "want a whole number, 0 or more"
-	case isNumber && number.Func == "ParseFloat":
-		want = "want a number"
-	case isNumber:
-		want = "want a whole number"
-	case strings.HasPrefix(cause.Error(), "time: "):
-		want = "want a duration, such as 90s or 10m"
-	default:
-		return err
-	}
-	return errors.New(strings.TrimSuffix(err.Error(), cause.Error()) + want)
 }
 
 func exitCode(err error) int {
@@ -345,7 +316,7 @@ func exitCode(err error) int {
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return Usage(fmt.Errorf("%w; see %q", err, cmd.CommandPath()+" --help"))
+			return argsWords(cmd, args, check, err)
 		}
 		return nil
 	}
