@@ -42,6 +42,9 @@ func sourceStyle(source string) lipgloss.Style {
 	return blue
 }
 
+// levelStyles are those of the daemon's lines, by their level.
+var levelStyles = map[string]lipgloss.Style{"WARN": amber, "ERROR": red}
+
 // plain reports whether a person has asked for text without styles. NO_COLOR may
 // have any value (no-color.org); that of lipgloss has to be a true one, and leaves
 // bold and faint text as it is.
