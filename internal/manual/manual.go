@@ -186,14 +186,19 @@ func (r *roff) flags(heading string, flags *pflag.FlagSet) {
 	})
 }
 
-// codes writes a list such as "0 done; 1 it did not happen, …; 2 …."
+// codes writes a list such as "0 done; 1 it did not happen, …; 2 ….", and what is
+// said of the others behind it.
 func (r *roff) codes(list string) {
-	list = strings.TrimSuffix(strings.Join(strings.Fields(list), " "), ".")
+	list, more, _ := strings.Cut(strings.TrimSuffix(strings.Join(strings.Fields(list), " "), "."), ". ")
 	for entry := range strings.SplitSeq(list, "; ") {
 		code, meaning, _ := strings.Cut(entry, " ")
 		r.line(".TP")
 		r.line(`\fB%s\fR`, escape(code))
 		r.line("%s", guarded(escape(meaning)))
+	}
+	if more != "" {
+		r.line(".PP")
+		r.line("%s", guarded(escape(more+".")))
 	}
 }
 
