@@ -32,6 +32,8 @@ type controlService struct {
 
 	// tap is where the traffic can be seen.
 	tap *traffic.Tap
+	// pumps counts the goroutines that outlive a call by a moment.
+	pumps *sync.WaitGroup
 	// stop asks the daemon to end, with errQuit or errHandover; it returns at once.
 	stop func(cause error)
 	// quit is closed when the daemon ends, for calls that would last.
@@ -119,7 +121,7 @@ func (s *steps) take(step backend.Step) {
 	case step.Output != nil:
 		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_BuildOutput{BuildOutput: moment.mask.text(*step.Output)}})
 	case step.Build != nil:
-		moment.backend.LastBuild = step.Build
+		moment.backend.LastBuild, moment.callerBuild = step.Build, nil
 		_ = s.send(&devproxyv1.Step{Event: &devproxyv1.Step_Build{Build: moment.buildToProto()}})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/debugmcp/devproxy/daemon/backend"
+	"github.com/debugmcp/devproxy/daemon/build"
 	"github.com/debugmcp/devproxy/daemon/devtools"
 	"github.com/debugmcp/devproxy/daemon/logs"
 )
@@ -15,6 +16,8 @@ import (
 type controller struct {
 	supervisor *backend.Supervisor
 	launcher   *launcher
+	buildings  *buildings
+	keeper     *build.Keeper
 	buffer     *logs.Buffer
 	look       func(show bool) view
 	// handingOver reports whether the daemon ends because another one follows.
@@ -32,6 +35,8 @@ func (c *controller) start(ctx context.Context, step func(backend.Step)) error {
 			return fmt.Errorf("nothing was started: %w", err)
 		}
 	}
+	c.keeper.Refresh()
+	defer c.buildings.insist()()
 	return c.outcome(c.supervisor.Start(ctx, step))
 }
 
@@ -50,6 +55,8 @@ func (c *controller) restart(ctx context.Context, rebuild bool, overrides map[st
 	if err := c.ready(rebuild, overrides); err != nil {
 		return fmt.Errorf("nothing was restarted: %w", err)
 	}
+	c.keeper.Refresh()
+	defer c.buildings.insist()()
 	options := backend.RestartOptions{Rebuild: rebuild}
 	if overrides != nil {
 		options.Before = func() error { return c.launcher.setOverrides(overrides) }

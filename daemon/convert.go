@@ -17,6 +17,7 @@ import (
 	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 	"github.com/debugmcp/devproxy/daemon/backend"
+	"github.com/debugmcp/devproxy/daemon/build"
 	"github.com/debugmcp/devproxy/daemon/devtools"
 	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/daemon/logs"
@@ -27,17 +28,20 @@ import (
 
 // view is one moment of everything, before it takes the form of an API.
 type view struct {
-	daemon    daemonView
-	backend   backend.Status
-	sessions  []relay.SessionStatus
-	watch     watch.Status
-	command   []string // as configured, when no generation was started yet
-	transport string   // likewise
-	build     string   // the build command; empty without one
-	notice    string   // what of the configuration is not in force; empty for nothing
-	overrides map[string]string
-	mask      masking
-	tools     *strings.Replacer
+	daemon      daemonView
+	backend     backend.Status
+	sessions    []relay.SessionStatus
+	watch       watch.Status
+	command     []string // as configured, when no generation was started yet
+	transport   string   // likewise
+	build       string   // the build command; empty without one
+	buildWatch  build.KeeperStatus
+	callerBuild *seenBuild // that of a person; nil if there was none
+	startWaits  bool       // for the end of that
+	notice      string     // what of the configuration is not in force; empty for nothing
+	overrides   map[string]string
+	mask        masking
+	tools       *strings.Replacer
 }
 
 type daemonView struct {
@@ -86,6 +90,9 @@ func (m masking) env(env map[string]string) map[string]string {
 // message says what the state means to a person.
 func (v view) message() string {
 	text := v.tools.Replace(v.backend.Message)
+	if v.startWaits && v.backend.State == backend.Starting {
+		text = "waits for the end of a build that somebody runs: " + v.callerBuild.command
+	}
 	if text != "" && v.notice != "" {
 		text += "\n"
 	}
@@ -160,9 +167,10 @@ func (v view) toProto() *devproxyv1.Status {
 			ConfigFile: v.daemon.configFile, IdleDeadline: toTime(v.daemon.idleDeadline),
 			Contract: proto.Uint32(client.Contract),
 		},
-		Backend:  v.backendToProto(),
-		Sessions: sessionsToProto(v.sessions),
-		Build:    v.buildToProto(),
+		Backend:    v.backendToProto(),
+		Sessions:   sessionsToProto(v.sessions),
+		Build:      v.buildToProto(),
+		BuildWatch: v.buildWatchToProto(),
 		Watch: &devproxyv1.Watch{
 			Paths: v.relativeAll(v.watch.Paths), Mode: string(v.watch.Mode), Files: uint32(v.watch.Files),
 			LastChanged: v.relative(v.watch.LastChanged), LastChangeTime: toTime(v.watch.LastChangeAt),
@@ -219,21 +227,14 @@ func (v view) exitToProto(exit *backend.Exit) *devproxyv1.Exit {
 }
 
 func (v view) buildToProto() *devproxyv1.Build {
-	if v.backend.LastBuild == nil {
+	b := v.lastBuild()
+	if b == nil {
 		return nil
 	}
-	b := *v.backend.LastBuild
 	return &devproxyv1.Build{
-		Command: v.mask.text(v.build), StartTime: toTime(b.StartedAt), Duration: durationpb.New(v.buildDuration()),
+		Command: v.mask.text(b.command), StartTime: toTime(b.StartedAt), Duration: durationpb.New(b.took()),
 		Running: b.Running, Ok: b.OK, Message: v.mask.text(b.Message), Tail: v.mask.texts(b.Tail),
 	}
-}
-
-func (v view) buildDuration() time.Duration {
-	if b := v.backend.LastBuild; b.Running {
-		return time.Since(b.StartedAt)
-	}
-	return v.backend.LastBuild.Duration
 }
 
 func sessionsToProto(sessions []relay.SessionStatus) []*devproxyv1.Session {
@@ -284,12 +285,13 @@ func (v view) toDevtools() devtools.Status {
 			Reason: exit.Reason, Stderr: v.mask.texts(exit.StderrTail),
 		}
 	}
-	if build := b.LastBuild; build != nil {
+	if build := v.lastBuild(); build != nil {
 		status.LastBuild = &devtools.Build{
-			Command: v.mask.text(v.build), Running: build.Running, OK: build.OK, Message: v.mask.text(build.Message),
-			DurationSeconds: v.buildDuration().Seconds(), Tail: v.mask.texts(build.Tail),
+			Command: v.mask.text(build.command), Running: build.Running, OK: build.OK, Message: v.mask.text(build.Message),
+			DurationSeconds: build.took().Seconds(), Tail: v.mask.texts(build.Tail),
 		}
 	}
+	status.BuildWatch = v.buildWatchToDevtools()
 	for _, s := range v.sessions {
 		name := s.ClientName
 		if s.ClientVersion != "" {

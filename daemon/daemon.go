@@ -169,6 +169,8 @@ type daemon struct {
 	buffer   *logs.Buffer
 
 	launcher   *launcher
+	buildings  *buildings
+	keeper     *build.Keeper
 	supervisor *backend.Supervisor
 	router     *relay.Router
 	tap        traffic.Tap
@@ -206,8 +208,11 @@ func (d *daemon) assemble(c *config.Config, in entrance) error {
 	}); err != nil {
 		return err
 	}
+	d.buildings, d.keeper = newBuildings(d.watcher, d.log), d.newKeeper()
 	tools := toolNames(c.Proxy.ToolPrefix)
-	d.controller = &controller{launcher: d.launcher, buffer: d.buffer, look: d.look, handingOver: d.handingOver}
+	d.controller = &controller{
+		launcher: d.launcher, buildings: d.buildings, keeper: d.keeper, buffer: d.buffer, look: d.look, handingOver: d.handingOver,
+	}
 	// Router and supervisor need each other. Neither calls the other before it
 	// runs, so the router may be given a supervisor that is not there yet.
 	d.router = relay.New(relay.Config{
@@ -218,7 +223,7 @@ func (d *daemon) assemble(c *config.Config, in entrance) error {
 	})
 	d.supervisor = backend.New(backend.Config{
 		Launch: d.launcher.launch, Command: c.Backend.Command, Greeting: d.router.Greeting,
-		Build: d.build, Output: d.output, Baseline: d.watcher.Baseline,
+		Build: d.build, Output: d.output, Baseline: d.buildings.baseline,
 		Observer:   observer{router: d.router, watcher: d.watcher, mask: d.launcher.mask},
 		RecordFile: p.Record(), SnapshotFile: p.Snapshot(), Marker: p.Hash, Logger: d.log,
 	})
@@ -252,7 +257,7 @@ func (d *daemon) newServer() *grpc.Server {
 		environ: newEnvironment(d.launcher.origin.Variables), log: d.log, pumps: &d.serving,
 	})
 	devproxyv1.RegisterControlServiceServer(server, &controlService{
-		controller: d.controller, tap: &d.tap, stop: d.stop, quit: d.quit,
+		controller: d.controller, tap: &d.tap, pumps: &d.serving, stop: d.stop, quit: d.quit,
 	})
 	healthServer := health.NewServer()
 	healthServer.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
@@ -263,25 +268,22 @@ func (d *daemon) newServer() *grpc.Server {
 
 // build runs the build command as it is at that time.
 func (d *daemon) build(ctx context.Context, out func(string)) error {
-	// The watcher waits: what a build leaves half done must start nothing.
-	release := d.watcher.Hold()
-	defer release()
 	spec, err := d.launcher.build()
 	if err != nil {
 		return err
 	}
-	failed := build.Run(ctx, spec, func(line string) {
+	// The watcher waits: what a build leaves half done must start nothing.
+	release := d.buildings.begin()
+	d.log.Info("building", "command", spec.String())
+	result := build.Run(ctx, spec, func(line string) {
 		d.buffer.Append(logs.Entry{Source: logs.Build, Stream: "output", Text: line})
 		out(line)
-	}).Err
-	if failed != nil {
-		// Compilers write output in spite of errors, and a build that fails leaves
-		// the running backend alone: what is there now is no change.
-		if _, err := d.watcher.Baseline(ctx); err != nil {
-			d.log.Debug("the output of a failed build may count as a change", "error", err)
-		}
+	})
+	if result.Err != nil {
+		d.log.Warn("the build failed; a backend that runs is left alone", "error", result.Err)
 	}
-	return failed
+	d.buildings.finish(ctx, release, result.Err != nil)
+	return result.Err
 }
 
 // output keeps a line of the backend.
@@ -335,6 +337,10 @@ func (d *daemon) run(ctx context.Context, in entrance) (cause, survivors error) 
 	router := spawn(base, func(ctx context.Context, router *sync.WaitGroup) {
 		router.Go(func() { report(failed, d.router.Run(ctx)) })
 	})
+	var watcherSurvivors error
+	watcher := spawn(base, func(ctx context.Context, watcher *sync.WaitGroup) {
+		watcher.Go(func() { watcherSurvivors = d.keeper.Run(ctx) })
+	})
 	supervisor := spawn(base, func(ctx context.Context, supervisor *sync.WaitGroup) {
 		supervisor.Go(func() { survivors = d.supervisor.Run(ctx) })
 	})
@@ -358,7 +364,9 @@ func (d *daemon) run(ctx context.Context, in entrance) (cause, survivors error) 
 	if errors.Is(cause, errHandover) {
 		d.drain(ctx, quiet)
 	}
+	watcher.cancel(cause)
 	supervisor.end(cause)
+	watcher.end(cause)
 	router.end(goodbye)
 	aids.end(cause)
 	d.endServer()
@@ -366,7 +374,7 @@ func (d *daemon) run(ctx context.Context, in entrance) (cause, survivors error) 
 	if survivors != nil {
 		survivors = fmt.Errorf("ending the backend: %w", survivors)
 	}
-	return cause, survivors
+	return cause, errors.Join(survivors, watcherSurvivors)
 }
 
 // drain lets what is in flight on the backend finish, as before every restart.
@@ -507,7 +515,8 @@ func (d *daemon) look(show bool) view {
 			pid: os.Getpid(), since: d.since,
 		},
 		backend: d.supervisor.Status(), sessions: d.router.Snapshot(), watch: d.watcher.Status(),
-		command: c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.Command.String(), notice: notice,
+		buildWatch: d.keeper.Status(),
+		command:    c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.Command.String(), notice: notice,
 		overrides: d.launcher.currentOverrides(), mask: masking{masker: d.launcher.mask(), show: show},
 		tools: toolNames(d.config.Proxy.ToolPrefix),
 	}
@@ -515,5 +524,6 @@ func (d *daemon) look(show bool) view {
 	if at := d.idleAt.Load(); at != nil && len(v.sessions) == 0 {
 		v.daemon.idleDeadline = *at
 	}
+	v.callerBuild, v.startWaits = d.buildings.look()
 	return v
 }

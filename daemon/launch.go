@@ -225,6 +225,25 @@ func (l *launcher) build() (build.Spec, error) {
 	if !c.Build.Command.Configured() {
 		return build.Spec{}, errNoBuild
 	}
+	spec, err := l.buildSpec(c, c.Build.Command)
+	spec.Timeout, spec.Marker = c.Build.Timeout, l.marker+":build"
+	return spec, err
+}
+
+// buildWatch returns how to build continuously. Its marker is its own: what a
+// build leaves behind is ended with it.
+func (l *launcher) buildWatch() (build.Spec, error) {
+	c := l.reload()
+	if !c.Build.Watch.Configured() {
+		return build.Spec{}, build.ErrNoWatcher
+	}
+	spec, err := l.buildSpec(c, c.Build.Watch)
+	spec.Marker = l.marker + ":watch"
+	return spec, err
+}
+
+// buildSpec is how a command of [build] is run.
+func (l *launcher) buildSpec(c *config.Config, command config.Command) (build.Spec, error) {
 	env, _, err := l.environment(c)
 	if err != nil {
 		return build.Spec{}, err
@@ -238,10 +257,7 @@ func (l *launcher) build() (build.Spec, error) {
 	default:
 		env.set("PATH", own+string(os.PathListSeparator)+l.terminalPath)
 	}
-	return build.Spec{
-		Command: c.Build.Command.Script, Argv: c.Build.Command.Argv, Dir: c.Root, Env: env.pairs(), Timeout: c.Build.Timeout,
-		Marker: l.marker + ":build",
-	}, nil
+	return build.Spec{Command: command.Script, Argv: command.Argv, Dir: c.Root, Env: env.pairs()}, nil
 }
 
 // environment returns the backend's: the daemon's, then env_file, then env, then

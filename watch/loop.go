@@ -91,6 +91,7 @@ type loop struct {
 	reference fingerprint // what was reported last, or a backend started from; nil before the first look
 	latest    fingerprint
 	owed      bool // a start waits for the entry file
+	changes   uint64 // that were told
 	feedback  feedback
 	burst     time.Time // of the first event since the last complete look; zero if none
 
@@ -396,7 +397,8 @@ func (l *loop) evaluate(f finding) {
 	l.status.LastChanged = l.newest(paths)
 	l.w.config.Logger.Debug("the content of the watched paths is new", "files", len(paths), "newest", l.status.LastChanged)
 	l.publish() // first, so that who has the change finds the status to it
-	if l.tell(Verdict{Changed: true}) {
+	l.changes++
+	if l.tell(Verdict{Change: l.changes}) {
 		return
 	}
 	l.w.report(Change{At: now, Paths: paths[:min(len(paths), maxNamed)], Count: len(paths)})

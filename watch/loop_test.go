@@ -404,12 +404,12 @@ func settled(t *testing.T, w *Watcher) (Verdict, time.Duration) {
 func TestSettled(t *testing.T) {
 	const settle = 300 * time.Millisecond
 	inBubble(t, Config{}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
-		if verdict, after := settled(t, w); verdict.Changed || after != settle {
+		if verdict, after := settled(t, w); verdict.Change != 0 || after != settle {
 			t.Errorf("of nothing it says %+v after %v", verdict, after)
 		}
 		// Who asks has the change, even one that no event has told.
 		g.set("a", "1")
-		if verdict, after := settled(t, w); !verdict.Changed || after != settle {
+		if verdict, after := settled(t, w); verdict.Change != 1 || after != settle {
 			t.Errorf("of a new file it says %+v after %v", verdict, after)
 		}
 		expectNone(t, w, time.Minute)
@@ -427,7 +427,7 @@ func TestSettled(t *testing.T) {
 		expectNone(t, w, time.Minute)
 		release()
 		for range cap(verdicts) {
-			if verdict := <-verdicts; !verdict.Changed {
+			if verdict := <-verdicts; verdict.Change != 2 {
 				t.Errorf("after a hold it says %+v", verdict)
 			}
 		}
@@ -449,7 +449,7 @@ func TestSettledWithoutEntry(t *testing.T) {
 	inBubble(t, Config{Entry: "main"}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
 		g.write("other", "1")
 		g.write("lib", "1")
-		if verdict, _ := settled(t, w); verdict.Changed || verdict.MissingEntry != "main" {
+		if verdict, _ := settled(t, w); verdict.Change != 0 || verdict.MissingEntry != "main" {
 			t.Errorf("without the entry file it says %+v", verdict)
 		}
 		g.write("main", "1")

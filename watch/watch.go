@@ -105,9 +105,10 @@ type baselineRequest struct {
 
 // Verdict is what has come of a build, once its output has settled.
 type Verdict struct {
-	// Changed: the content differs from the last one that was reported or that a
-	// backend was started from. Whoever hears so has taken the change over.
-	Changed bool
+	// Change numbers the change that it is, counting from 1: the content differs
+	// from the last one that was reported or that a backend was started from.
+	// Whoever hears of it has taken it over. 0: it is none.
+	Change uint64
 	// MissingEntry is the entry file's path if that is missing or empty. What else
 	// has changed counts when it is there.
 	MissingEntry string
@@ -196,8 +197,8 @@ func (w *Watcher) Baseline(ctx context.Context) (missingEntry string, err error)
 // Settled waits until what was written before the call has settled and nobody
 // holds changes back, and says whether it is a change. A change that is told so
 // does not come through Changes as well: the caller passes it on, whatever has
-// become of ctx meanwhile. Several who ask at once are all told of it. Errors are
-// as for Baseline.
+// become of ctx meanwhile. Several who ask at once are all told of it, by the same
+// number. Errors are as for Baseline.
 func (w *Watcher) Settled(ctx context.Context) (Verdict, error) {
 	request := verdictRequest{reply: make(chan Verdict), abandoned: ctx.Done()}
 	select {

@@ -111,6 +111,9 @@ func (l *loop) handle(work context.Context, it item) {
 func (l *loop) accept(it item) {
 	if it.request != nil {
 		it.request.after = l.state.attempt
+		if l.state.knows(it.event) {
+			it.request.after = l.state.changeAfter
+		}
 		l.requests = append(l.requests, it.request)
 	}
 }

@@ -59,6 +59,48 @@ func TestAChangeStartsNothingThatNobodyNeeds(t *testing.T) {
 	})
 }
 
+// Whoever waits for what comes of a change hears of the one restart, or that
+// nothing runs, and how it failed.
+func TestAChangeIsFollowed(t *testing.T) {
+	slow := act{readyAfter: 10 * time.Second}
+	broken := act{readyErr: fail(ExitedAtStart, "the backend exited with status 1 before it was ready")}
+	inBubble(t, Config{}, patient, []act{slow, slow, slow, broken}, func(b *bench) {
+		if err := b.FollowChange(b.t.Context(), 1, nil); err != nil {
+			t.Errorf("while idle: %v", err)
+		}
+		b.mustBe(Idle)
+		b.mustStart()
+		var states []string
+		note := func(step Step) {
+			if step.Status != nil {
+				states = append(states, fmt.Sprint(step.Status.State, " ", step.Status.Generation))
+			}
+		}
+		if err := b.FollowChange(b.t.Context(), 2, note); err != nil {
+			t.Errorf("while running: %v", err)
+		}
+		if n := len(states); b.Status().Generation != 2 || n < 3 || states[0] != "stopping 1" || states[n-1] != "running 2" {
+			t.Errorf("the states were %v", states)
+		}
+		// Two who were told of the same change meet in one generation, however late
+		// the second is.
+		followed := b.async(func(ctx context.Context) error { return b.FollowChange(ctx, 3, nil) })
+		if err := b.FollowChange(b.t.Context(), 3, nil); err != nil {
+			t.Error(err)
+		}
+		if err := <-followed; err != nil || b.Status().Generation != 3 {
+			t.Errorf("two that meet: %v, generation %d", err, b.Status().Generation)
+		}
+		if err := b.FollowChange(b.t.Context(), 3, nil); err != nil || b.Status().Generation != 3 {
+			t.Errorf("a late one: %v, generation %d", err, b.Status().Generation)
+		}
+		if err := b.FollowChange(b.t.Context(), 4, nil); err == nil || !strings.Contains(err.Error(), "exited with status 1") {
+			t.Errorf("of a start that fails it says %v", err)
+		}
+		b.mustBe(Failed)
+	})
+}
+
 func TestAFailedStartIsNotRepeatedForEachRequest(t *testing.T) {
 	broken := act{readyErr: fail(ExitedAtStart, "the backend exited with status 1 before it was ready"), endTakes: 10 * time.Second}
 	inBubble(t, Config{}, patient, []act{broken, broken, {}}, func(b *bench) {

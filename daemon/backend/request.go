@@ -11,12 +11,14 @@ import (
 // out, and a line says how many.
 const maxSteps = 1000
 
-// request is a Start, Restart or Stop somebody waits for. The loop owns it, but
+// request is a Start, Restart, Stop or FollowChange that somebody waits for. The loop owns it, but
 // for steps and done, which lead back to the caller.
 type request struct {
 	kind eventKind
 	// before is RestartOptions.Before of a rebuild.
 	before func() error
+	// change is the number of a change, as for FollowChange.
+	change uint64
 	// building: it waits for a build, with the tag build once that has begun.
 	building bool
 	build    uint64
@@ -32,6 +34,9 @@ type request struct {
 func (r *request) answer(s state) (bool, error) {
 	if r.kind == stopAsked {
 		return r.answerStop(s)
+	}
+	if r.kind == outputChanged && s.phase == Idle && !s.closing {
+		return true, nil // a change starts nothing that nobody needs
 	}
 	switch {
 	case s.closing:
@@ -111,7 +116,7 @@ func (s *Supervisor) ask(ctx context.Context, r *request, step func(Step)) error
 		step = func(Step) {}
 	}
 	r.steps, r.done = newSteps(), make(chan error, 1)
-	if !s.inbox.put(item{event: event{kind: r.kind}, request: r}) {
+	if !s.inbox.put(item{event: event{kind: r.kind, change: r.change}, request: r}) {
 		return fail(ShuttingDown, "devproxy is shutting down")
 	}
 	for {

@@ -61,8 +61,17 @@ type state struct {
 	// changed: the build output changed during the build.
 	changed bool
 
+	// change is the number of the last change that had one, and changeAfter the
+	// attempt that was current when it came.
+	change, changeAfter uint64
+
 	// closing: the daemon ends; nothing starts any more.
 	closing bool
+}
+
+// knows reports whether the event is of a change that was heard of already.
+func (s state) knows(e event) bool {
+	return e.kind == outputChanged && e.change != 0 && e.change == s.change
 }
 
 // orders are the parts of a Launch that decide what happens after its start.
@@ -120,6 +129,7 @@ type event struct {
 	exit       string      // exited: in words, such as "exited with status 1"
 	tail       []string    // exited, built: the last lines
 	build      uint64      // built
+	change     uint64      // outputChanged: its number; 0 for none
 }
 
 // effectKind is something to be done.
@@ -201,6 +211,12 @@ func (t *turn) take(e event) {
 	case shutdownAsked:
 		t.onStop(ShuttingDown)
 	case outputChanged:
+		if t.knows(e) {
+			return
+		}
+		if e.change != 0 {
+			t.change, t.changeAfter = e.change, t.attempt
+		}
 		t.onChanged()
 	case drained, drainOver:
 		if t.phase == Draining {

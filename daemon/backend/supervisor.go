@@ -86,6 +86,14 @@ func (s *Supervisor) Changed() {
 	s.inbox.put(item{event: event{kind: outputChanged}})
 }
 
+// FollowChange is Changed for who waits for what comes of it. It returns nil when a
+// generation is up that was started after the call, or when nothing runs. Calls
+// for one change, which a number other than 0 tells from the one before, count as
+// one. Errors and step are as for Start.
+func (s *Supervisor) FollowChange(ctx context.Context, number uint64, step func(Step)) error {
+	return s.ask(ctx, &request{kind: outputChanged, change: number}, step)
+}
+
 // Drained says that nothing is in flight on the generation any more. It never
 // blocks.
 func (s *Supervisor) Drained(generation uint64) {

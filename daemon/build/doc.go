@@ -5,4 +5,6 @@
 // background: two builds that write into one folder would spoil each other, so a watcher or
 // compile server that a build wants to keep for the next one is ended too. On Linux this reaches
 // marked processes in sessions of their own; elsewhere the limits of internal/process apply.
+//
+// A build watcher ([Keeper]) runs in the same way, for as long as the daemon does.
 package build

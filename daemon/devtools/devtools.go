@@ -67,6 +67,7 @@ type Status struct {
 	EnvOverrides    map[string]string `json:"envOverrides"`
 	LastExit        *Exit             `json:"lastExit,omitempty"`
 	LastBuild       *Build            `json:"lastBuild,omitempty"`
+	BuildWatch      *BuildWatch       `json:"buildWatch,omitempty"`
 	Watch           *Watch            `json:"watch,omitempty"`
 	Sessions        []Session         `json:"sessions"`
 	Project         string            `json:"project"`
@@ -91,6 +92,15 @@ type Build struct {
 	Message         string   `json:"message,omitempty"`
 	DurationSeconds float64  `json:"durationSeconds"`
 	Tail            []string `json:"tail,omitempty"`
+}
+
+// BuildWatch is the process that builds continuously.
+type BuildWatch struct {
+	Command  string   `json:"command"`
+	PID      int      `json:"pid,omitempty"`
+	Restarts int      `json:"restarts"`
+	Message  string   `json:"message,omitempty"`
+	Tail     []string `json:"tail,omitempty"`
 }
 
 // Watch is what is watched and what changed last.

@@ -28,6 +28,17 @@ func (e Exit) String() string {
 	}
 }
 
+// ShellCode is the exit code that a shell gives for it: the code, or 128 and the signal's number.
+func (e Exit) ShellCode() int {
+	if e.Signal != "" {
+		return 128 + signalNumber(e.Signal)
+	}
+	if e.Code < 0 {
+		return 1
+	}
+	return e.Code
+}
+
 // exitOf translates what waiting gave. An error means that somebody else reaped the process.
 func exitOf(state *os.ProcessState, err error) Exit {
 	if err != nil {

@@ -20,3 +20,5 @@ func signalOf(state *os.ProcessState) string {
 	}
 	return status.Signal().String() // real-time signals have a number only
 }
+
+func signalNumber(name string) int { return int(unix.SignalNum(name)) }

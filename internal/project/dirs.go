@@ -237,7 +237,8 @@ func (p Project) RemoveUnfinished() error {
 		return fmt.Errorf("looking for unfinished files: %w", err)
 	}
 	daemons := []string{
-		p.PIDFile(), p.SocketFile(), p.Record(), p.Snapshot(), p.Environment(), p.Overrides(), p.TerminalPath(),
+		p.PIDFile(), p.SocketFile(), p.Record(), p.BuildWatchRecord(), p.Snapshot(), p.Environment(), p.Overrides(),
+		p.TerminalPath(),
 	}
 	everybodys := []string{p.RootFile(), p.FolderFile()}
 	var errs []error

@@ -233,6 +233,9 @@ func (p Project) FolderFile() string { return filepath.Join(p.StateDir, folderNa
 // Record holds the identity of the running backend process.
 func (p Project) Record() string { return filepath.Join(p.StateDir, "backend.json") }
 
+// BuildWatchRecord holds the identity of the running build watcher.
+func (p Project) BuildWatchRecord() string { return filepath.Join(p.StateDir, "build-watch.json") }
+
 // Snapshot holds what the backend said of itself in its last handshakes.
 func (p Project) Snapshot() string { return filepath.Join(p.StateDir, "snapshot.json") }
 
@@ -256,6 +259,6 @@ func (p Project) StartLog() string { return filepath.Join(p.StateDir, "start.log
 func (p Project) files() []string {
 	return []string{
 		p.Lock(), p.StartLock(), p.SocketFile(), p.PIDFile(), p.RootFile(), p.FolderFile(),
-		p.Record(), p.Snapshot(), p.Environment(), p.Overrides(), p.TerminalPath(), p.DaemonLog(), p.StartLog(),
+		p.Record(), p.BuildWatchRecord(), p.Snapshot(), p.Environment(), p.Overrides(), p.TerminalPath(), p.DaemonLog(), p.StartLog(),
 	}
 }
