@@ -119,22 +119,8 @@ type operation func(c *client.Client, ctx context.Context, step func(*client.Ste
 // come to on stdout. It closes c.
 func follow(cmd *cobra.Command, c *client.Client, do operation) error {
 	defer func() { _ = c.Close() }()
-	stderr := cmd.ErrOrStderr()
-	began := time.Now()
-	last := ""
-	err := do(c, cmd.Context(), func(step *client.Step) {
-		switch {
-		case step.GetBackend() != nil:
-			if line := describe(step.GetBackend()); line != last {
-				last = line
-				_, _ = fmt.Fprintf(stderr, "%s %s\n", since(began), line)
-			}
-		case step.GetBuild() != nil:
-			tellBuild(stderr, step.GetBuild())
-		default:
-			_, _ = fmt.Fprintf(stderr, "  %s\n", cli.PrintableLine(step.GetBuildOutput()))
-		}
-	})
+	tell := teller{out: cmd.ErrOrStderr(), began: time.Now()}
+	err := do(c, cmd.Context(), tell.step)
 	if err != nil {
 		return err
 	}
@@ -144,6 +130,28 @@ func follow(cmd *cobra.Command, c *client.Client, do operation) error {
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), describe(status.GetBackend()))
 	return err
+}
+
+// teller tells what happens, each state once.
+type teller struct {
+	out    io.Writer
+	prefix string // of each line that is not a build's
+	began  time.Time
+	last   string
+}
+
+func (t *teller) step(step *client.Step) {
+	switch {
+	case step.GetBackend() != nil:
+		if line := describe(step.GetBackend()); line != t.last {
+			t.last = line
+			_, _ = fmt.Fprintf(t.out, "%s%s %s\n", t.prefix, since(t.began), line)
+		}
+	case step.GetBuild() != nil:
+		tellBuild(t.out, step.GetBuild())
+	default:
+		_, _ = fmt.Fprintf(t.out, "  %s\n", cli.PrintableLine(step.GetBuildOutput()))
+	}
 }
 
 // describe is a backend in one line.
