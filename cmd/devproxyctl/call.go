@@ -83,6 +83,9 @@ It starts the daemon and the server if they do not run.
 // where stdin is taken.
 func (r *request) use(cmd *cobra.Command, target *cli.Target, stdinTaken bool, do func(context.Context, *server) error) error {
 	ctx := cmd.Context()
+	if r.timeout < 0 {
+		return cli.Usage(fmt.Errorf("--timeout %s is less than 0; 0 waits for as long as it takes", r.timeout))
+	}
 	if r.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("no answer within %s", r.timeout))

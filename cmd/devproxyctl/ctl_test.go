@@ -239,6 +239,9 @@ func TestWrongUsage(t *testing.T) {
 		{"restart --env novalue", "KEY=VALUE"},
 		{"restart --env A=1 --clear-env", "exclude each other"},
 		{"status --project missing", "missing"},
+		{"call x --timeout -1s", "less than 0"},
+		{"register curser", "did you mean cursor?"},
+		{"help frob", `unknown command "frob"`},
 	} {
 		o := ctl(strings.Fields(test.args)...)
 		if o.code != cli.ExitUsage || !strings.Contains(o.stderr, test.want) || !strings.HasPrefix(o.stderr, "devproxyctl: ") {

@@ -43,11 +43,12 @@ func ensure(cmd *cobra.Command, target *cli.Target, how func(project.Project) cl
 		err = cli.Usage(p.HasConfig())
 	}
 	if err == nil {
-		err = startable(cmd.Context(), target, p)
+		err = startable(cmd, target, p)
 	}
 	if err != nil {
 		return p, err
 	}
+	defer cli.Waiting(cmd, "the daemon")()
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), startWithin, fmt.Errorf("no daemon after %s", startWithin))
 	defer cancel()
 	status, err := cli.Ensure(ctx, how(p))
@@ -60,8 +61,9 @@ func ensure(cmd *cobra.Command, target *cli.Target, how func(project.Project) cl
 // startable tells what keeps a daemon from being started, or one that is there from
 // answering, sooner and better than the attempt. A daemon that runs may go by an
 // earlier devproxy.toml than one that has a fault by now.
-func startable(ctx context.Context, target *cli.Target, p project.Project) error {
-	c, _, err := target.Find(ctx)
+func startable(cmd *cobra.Command, target *cli.Target, p project.Project) error {
+	defer cli.Waiting(cmd, "the daemon to answer")()
+	c, _, err := target.Find(cmd.Context())
 	switch {
 	case err == nil:
 		return c.Close()

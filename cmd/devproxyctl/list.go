@@ -44,7 +44,9 @@ A socket that was named with --socket is found by what its daemon wrote down.`,
 			if err != nil {
 				return err
 			}
+			answered := cli.Waiting(cmd, "all daemons to answer")
 			daemons := lookAtAll(cmd.Context(), projects)
+			answered()
 			if cmd.Context().Err() != nil {
 				return cmd.Context().Err()
 			}

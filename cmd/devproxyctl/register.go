@@ -18,6 +18,7 @@ import (
 	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/internal/cli"
 	"github.com/debugmcp/devproxy/internal/clients"
+	"github.com/debugmcp/devproxy/internal/config"
 	"github.com/debugmcp/devproxy/internal/project"
 	"github.com/debugmcp/devproxy/internal/rewrite"
 )
@@ -145,6 +146,9 @@ func listed(words []string) string {
 func (r *registration) check(args []string) (chosen []clients.Client, scope clients.Scope, err error) {
 	for i, id := range args {
 		client, err := clients.Lookup(id)
+		if near := config.Nearest(id, clients.IDs()); err != nil && near != "" {
+			err = fmt.Errorf("unknown client %q; did you mean %s?", id, near)
+		}
 		if err != nil {
 			return nil, "", cli.Usage(err)
 		}

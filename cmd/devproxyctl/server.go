@@ -51,7 +51,16 @@ func openServer(cmd *cobra.Command, target *cli.Target, options *mcp.ClientOptio
 	if err != nil {
 		return nil, err
 	}
-	return attach(cmd.Context(), cmd, p, shim.Config{Socket: target.SocketPath}, options, hear)
+	s, err := attach(cmd.Context(), cmd, p, shim.Config{Socket: target.SocketPath}, options, hear)
+	if err != nil {
+		return nil, err
+	}
+	leave, content := s.leave, wonder(cmd, target, p, s.conn.pending)
+	s.leave = func() error {
+		content()
+		return leave()
+	}
+	return s, nil
 }
 
 // attach has a conversation with the server of p by way of a shim, of which
@@ -72,11 +81,6 @@ func attach(ctx context.Context, cmd *cobra.Command, p project.Project, config s
 	s := &server{
 		conn:     newConnection(toShim, fromShim, hear),
 		devTools: devTools(p),
-	}
-	if isTerminal(cmd.ErrOrStderr()) {
-		s.conn.waiting = func(method string) {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "waiting for the answer to %s; Ctrl-C ends it\n", method)
-		}
 	}
 	s.leave = func() error {
 		_ = toShim.Close() // the client's end of input: the shim lets it finish
@@ -128,8 +132,6 @@ type connection struct {
 	to   *io.PipeWriter
 	from *wire.Reader
 	hear func(method string, params []byte)
-	// waiting, if not nil, is told of a request that takes longer than a moment.
-	waiting func(method string)
 
 	writing sync.Mutex
 
@@ -141,11 +143,10 @@ type connection struct {
 // question is a request that has no answer yet.
 type question struct {
 	method string
-	moment *time.Timer
+	since  time.Time
+	// heard: something came in since, so that a person sees that it is worked on.
+	heard bool
 }
-
-// moment is how long a person wonders whether anything happens.
-const moment = 2 * time.Second
 
 func newConnection(to *io.PipeWriter, from io.Reader, hear func(method string, params []byte)) *connection {
 	return &connection{
@@ -169,7 +170,7 @@ func (c *connection) Read(context.Context) (jsonrpc.Message, error) {
 	}
 	switch m := message.(type) {
 	case *jsonrpc.Request:
-		c.stopWondering() // something happens
+		c.heard()
 		if !m.ID.IsValid() && c.hear != nil {
 			c.hear(m.Method, m.Params)
 		}
@@ -186,7 +187,6 @@ func (c *connection) answered(m *jsonrpc.Response) {
 	if !known {
 		return
 	}
-	q.moment.Stop()
 	delete(c.asked, m.ID)
 	if m.Error == nil && !asksForInput(m.Result) {
 		c.answers[q.method] = m.Result
@@ -212,11 +212,7 @@ func (c *connection) Write(_ context.Context, message jsonrpc.Message) error {
 	}
 	if m, ok := message.(*jsonrpc.Request); ok && m.ID.IsValid() {
 		c.mu.Lock()
-		c.asked[m.ID] = question{m.Method, time.AfterFunc(moment, func() {
-			if c.waiting != nil {
-				c.waiting(m.Method)
-			}
-		})}
+		c.asked[m.ID] = question{method: m.Method, since: time.Now()}
 		delete(c.answers, m.Method)
 		c.mu.Unlock()
 	}
@@ -227,18 +223,29 @@ func (c *connection) Write(_ context.Context, message jsonrpc.Message) error {
 }
 
 // Close implements mcp.Connection.
-func (c *connection) Close() error {
-	c.stopWondering()
-	return c.to.Close()
+func (c *connection) Close() error { return c.to.Close() }
+
+// heard notes that something came in.
+func (c *connection) heard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, q := range c.asked {
+		q.heard = true
+		c.asked[id] = q
+	}
 }
 
-// stopWondering keeps the person from being told that nothing happens.
-func (c *connection) stopWondering() {
+// pending is the request that has waited longest without anything coming in; empty
+// if there is none.
+func (c *connection) pending() (method string, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, q := range c.asked {
-		q.moment.Stop()
+		if !q.heard && (method == "" || q.since.Before(since)) {
+			method, since = q.method, q.since
+		}
 	}
+	return method, since
 }
 
 // SessionID implements mcp.Connection.

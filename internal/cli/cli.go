@@ -123,6 +123,7 @@ func (t *Target) Project() (project.Project, error) {
 // Dial connects to the project's daemon, as Find does, and makes sure that it
 // speaks the contract of this program; of another version it warns on stderr.
 func (t *Target) Dial(cmd *cobra.Command) (*client.Client, project.Project, error) {
+	defer Waiting(cmd, "the daemon to answer")()
 	c, p, err := t.Find(cmd.Context())
 	if err != nil {
 		return nil, p, err
@@ -263,6 +264,24 @@ func (t *Target) Socket(p project.Project) (string, error) {
 	}
 	socket, err := p.Socket(t.SocketPath)
 	return socket, Usage(err)
+}
+
+// Moment is how long a person waits before he wonders whether anything happens.
+const Moment = time.Second
+
+// Waiting tells on stderr what a command waits for, if that takes longer than a
+// moment. The function returned keeps it from doing so.
+func Waiting(cmd *cobra.Command, what string) (stop func()) {
+	told := make(chan struct{})
+	timer := time.AfterFunc(Moment, func() {
+		defer close(told)
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "waiting for %s; Ctrl-C ends it\n", what)
+	})
+	return func() {
+		if !timer.Stop() {
+			<-told
+		}
+	}
 }
 
 // suggested is how many letters a slip in typing has, at most.
