@@ -81,7 +81,7 @@ func TestCompletion(t *testing.T) {
 	} else {
 		t.Error("no client is attached")
 	}
-	wantOffered(t, "logs --generation", p.complete(t, "logs", "--generation", ""), "1")
+	wantOffered(t, "logs --generation", p.complete(t, "logs", "--generation", ""), "last", "1")
 	wantOffered(t, "logs --source", p.complete(t, "logs", "--source", ""), "backend", "build", "daemon")
 	wantOffered(t, "register", p.complete(t, "register", ""), "claude-code", "codex")
 	p.wantStarts(t, 1)

@@ -281,13 +281,12 @@ func (c completer) generations(cmd *cobra.Command, _ []string, typed string) ([]
 	backend := c.status(ctx).GetBackend()
 	var words []string
 	for n := backend.GetGeneration(); n > 0 && len(words) < completedGenerations; n-- {
-		about := ""
-		if n == backend.GetGeneration() {
-			about = "the last one, " + client.StateName(backend.GetState())
-		}
-		if word, ok := word(strconv.FormatUint(n, 10), about); ok {
+		if word, ok := word(strconv.FormatUint(n, 10), ""); ok {
 			words = append(words, word)
 		}
+	}
+	if len(words) > 0 {
+		words = append([]string{cobra.CompletionWithDesc("last", "the latest, "+client.StateName(backend.GetState()))}, words...)
 	}
 	return startingWith(typed, words), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
