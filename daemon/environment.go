@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/debugmcp/devproxy/internal/process"
@@ -21,9 +23,11 @@ import (
 // forgets it.
 type origin struct {
 	// Terminal tells a person's "devproxyd start" from a client's shim.
-	Terminal bool      `json:"terminal"`
-	PID      int       `json:"pid"`
-	Since    time.Time `json:"since"`
+	Terminal bool `json:"terminal"`
+	PID      int  `json:"pid"`
+	// Program is the name of what started it, if that can be told.
+	Program string    `json:"program,omitempty"`
+	Since   time.Time `json:"since"`
 	// Variables are "NAME=value" pairs.
 	Variables []string `json:"variables"`
 }
@@ -31,10 +35,23 @@ type origin struct {
 // String says in words whose environment it is.
 func (o origin) String() string {
 	who := "the client that started the daemon first"
-	if o.Terminal {
+	switch {
+	case o.Terminal:
 		who = "a terminal"
+	case o.Program == "devproxyctl":
+		who = "a devproxyctl that started the daemon first"
 	}
 	return fmt.Sprintf("%s, pid %d, %s", who, o.PID, o.Since.Format(time.DateTime))
+}
+
+// programName is the name of the program that a process runs; empty if the system
+// does not tell.
+func programName(pid int) string {
+	path, _, _ := strings.Cut(process.CommandLine(pid), " ")
+	if path == "" {
+		return ""
+	}
+	return strings.TrimSuffix(filepath.Base(filepath.FromSlash(path)), ".exe")
 }
 
 // adoptOrigin returns the environment for this daemon's backend: the kept one

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -316,5 +317,21 @@ func TestCheckOverrides(t *testing.T) {
 	}
 	if err := checkOverrides(map[string]string{"A": "", "B_C": "= \n"}); err != nil {
 		t.Errorf("good ones give %v", err)
+	}
+}
+
+// It is told who brought the environment, as far as that is known.
+func TestOriginInWords(t *testing.T) {
+	for want, o := range map[string]origin{
+		"a terminal, pid 1,": {Terminal: true, PID: 1, Program: "devproxyd"},
+		"the client that started the daemon first, pid 2,":   {PID: 2, Program: "devproxy-shim"},
+		"a devproxyctl that started the daemon first, pid 3": {PID: 3, Program: "devproxyctl"},
+	} {
+		if got := o.String(); !strings.HasPrefix(got, want) {
+			t.Errorf("%+v: %q, want it to begin with %q", o, got, want)
+		}
+	}
+	if self, _ := os.Executable(); runtime.GOOS == "linux" && programName(os.Getpid()) != filepath.Base(self) {
+		t.Errorf("this program is taken for %q, not %q", programName(os.Getpid()), filepath.Base(self))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,4 +75,19 @@ func startable(cmd *cobra.Command, target *cli.Target, p project.Project) error 
 		return err
 	}
 	return nil // whoever ends in this moment is waited for
+}
+
+// faultOfFile makes a failure that comes of a faulty devproxy.toml one of usage.
+func faultOfFile(target *cli.Target, err error) error {
+	if _, failed := errors.AsType[*client.OutcomeError](err); !failed {
+		return err
+	}
+	p, projectErr := target.Project()
+	if projectErr != nil {
+		return err
+	}
+	if _, fault := config.Load(p.Root); fault != nil && strings.Contains(err.Error(), fault.Error()) {
+		return cli.Usage(err)
+	}
+	return err
 }

@@ -28,7 +28,7 @@ is started first, as by "devproxyd start", with the environment of this terminal
 			if err != nil {
 				return err
 			}
-			return follow(cmd, c, (*client.Client).Start)
+			return faultOfFile(target, follow(cmd, c, (*client.Client).Start))
 		},
 	}
 }
@@ -85,9 +85,9 @@ replaced again, cleared with --clear-env, or forgotten by "devproxyd stop" or a
 			if err != nil {
 				return err
 			}
-			return follow(cmd, c, func(c *client.Client, ctx context.Context, step func(*client.Step)) error {
+			return faultOfFile(target, follow(cmd, c, func(c *client.Client, ctx context.Context, step func(*client.Step)) error {
 				return c.Restart(ctx, rebuild, overrides, step)
-			})
+			}))
 		},
 	}
 	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "run the build command first")

@@ -317,7 +317,12 @@ func (l *loop) logChange(before state) {
 	if s.phase == before.phase && s.attempt == before.attempt {
 		return
 	}
-	log := l.log.With(slog.Uint64("generation", s.generation))
+	number, failed := s.generation, "backend given up"
+	if before.phase == Starting && !before.spawned && (s.phase == Failed || s.phase == Backoff) {
+		// The start that failed is the one that was told of, though it came to nothing.
+		number, failed = number+1, "start of the backend failed"
+	}
+	log := l.log.With(slog.Uint64("generation", number))
 	switch s.phase {
 	case Idle:
 		log.Info("backend is idle")
@@ -337,7 +342,7 @@ func (l *loop) logChange(before state) {
 		log.Warn("backend crashed", slog.String("exit", s.failure.Exit),
 			slog.Int("crashes", len(s.crashes)), slog.Duration("retry_in", s.delay))
 	case Failed:
-		log.Error("backend given up", slog.String("reason", string(s.failure.Reason)),
+		log.Error(failed, slog.String("reason", string(s.failure.Reason)),
 			slog.String("message", s.failure.Message))
 	}
 }

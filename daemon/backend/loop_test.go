@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -677,6 +678,73 @@ func TestARestartAndARebuildThatMeet(t *testing.T) {
 	}
 }
 
+// A build ends with the last of those who wait for it, unless they say that it is to
+// go on.
+func TestWhoeverLeavesTakesTheBuildAway(t *testing.T) {
+	left := errors.New("Ctrl-C")
+	var builds, cancelled int
+	config := Config{Build: func(ctx context.Context, _ func(string)) error {
+		builds++
+		err := pause(ctx, 10*time.Second)
+		if err != nil {
+			cancelled++
+		}
+		return err
+	}}
+	rebuild := func(b *bench, keep bool) (leave func(), result <-chan error) {
+		ctx, cancel := context.WithCancelCause(b.t.Context())
+		o := RestartOptions{Rebuild: true, Keep: func(cause error) bool { return keep && errors.Is(cause, left) }}
+		result = b.async(func(context.Context) error { return b.Restart(ctx, o, nil) })
+		return func() { cancel(left); b.heard("") }, result
+	}
+	for name, test := range map[string]struct {
+		run                           func(b *bench)
+		builds, cancelled, generation int
+	}{
+		"alone": {func(b *bench) {
+			leave, _ := rebuild(b, false)
+			time.Sleep(time.Second)
+			leave()
+			if build := b.Status().LastBuild; build.Running || build.OK || !strings.Contains(build.Message, "cancelled by whoever asked for it") {
+				t.Errorf("the build is told as %+v", build)
+			}
+		}, 1, 1, 1},
+		"whom it is to go on for": {func(b *bench) {
+			leave, _ := rebuild(b, true)
+			leave()
+		}, 1, 0, 2},
+		"one of two": {func(b *bench) {
+			_, first := rebuild(b, false)
+			_, second := rebuild(b, false)
+			leave, _ := rebuild(b, false)
+			leave()
+			time.Sleep(20 * time.Second)
+			if f, s := outcome(first), outcome(second); f != "ok" || s != "ok" {
+				t.Errorf("the others: %s, %s", f, s)
+			}
+		}, 2, 0, 2},
+		"the only one who waits for the next": {func(b *bench) {
+			_, first := rebuild(b, false)
+			leave, _ := rebuild(b, false)
+			leave()
+			time.Sleep(10 * time.Second)
+			if f := outcome(first); f != "ok" {
+				t.Errorf("the first: %s", f)
+			}
+		}, 1, 0, 2},
+	} {
+		builds, cancelled = 0, 0
+		inBubble(t, config, patient, []act{{}, {}}, func(b *bench) {
+			b.mustStart()
+			test.run(b)
+			time.Sleep(time.Minute)
+			if s := b.mustBe(Running); builds != test.builds || cancelled != test.cancelled || s.Generation != uint64(test.generation) {
+				t.Errorf("%s: %d builds, %d of them cancelled, generation %d", name, builds, cancelled, s.Generation)
+			}
+		})
+	}
+}
+
 func TestAStopCancelsTheBuild(t *testing.T) {
 	var cause error
 	config := Config{Build: func(ctx context.Context, _ func(string)) error {
@@ -838,4 +906,21 @@ func TestFactsOfTheRunningOneGoFirst(t *testing.T) {
 			t.Errorf("facts = %+v, %v", f, ok)
 		}
 	})
+}
+
+// A start and its failure are told with the same number, also where no process
+// came of it.
+func TestTheLogCountsAStartThatFails(t *testing.T) {
+	var text strings.Builder
+	l := &loop{Supervisor: &Supervisor{log: slog.New(slog.NewTextHandler(&text, nil))}}
+	idle := state{phase: Idle}
+	starting := state{phase: Starting, attempt: 1}
+	failed := state{phase: Failed, attempt: 1, failure: fail(CommandNotFound, "no such command")}
+	for _, step := range []struct{ before, after state }{{idle, starting}, {starting, failed}} {
+		l.state = step.after
+		l.logChange(step.before)
+	}
+	if lines := text.String(); strings.Count(lines, "generation=1") != 2 || strings.Contains(lines, "generation=0") || !strings.Contains(lines, "start of the backend failed") {
+		t.Errorf("it says\n%s", lines)
+	}
 }
