@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -30,6 +31,11 @@ type buildings struct {
 	// turned is closed, and replaced, when a start may have to wait no more.
 	turned chan struct{}
 }
+
+// forgivenWithin bounds the look at what a failed build wrote, which takes moments.
+const forgivenWithin = 5 * time.Second
+
+var errForgiven = errors.New("the files take too long to read")
 
 // callerBuild is a build that a person runs.
 type callerBuild struct {
@@ -63,6 +69,9 @@ func (b *buildings) finish(ctx context.Context, release func(), failed bool) {
 	}
 	b.mu.Unlock()
 	if forgive {
+		// Also of a build that was cancelled.
+		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), forgivenWithin, errForgiven)
+		defer cancel()
 		if _, err := b.watcher.Baseline(ctx); err != nil {
 			b.log.Debug("the output of a failed build may count as a change", "error", err)
 		}

@@ -57,7 +57,7 @@ func (c *controller) restart(ctx context.Context, rebuild bool, overrides map[st
 	}
 	c.keeper.Refresh()
 	defer c.buildings.insist()()
-	options := backend.RestartOptions{Rebuild: rebuild}
+	options := backend.RestartOptions{Rebuild: rebuild, Keep: func(cause error) bool { return errors.Is(cause, devtools.ErrStillWorking) }}
 	if overrides != nil {
 		options.Before = func() error { return c.launcher.setOverrides(overrides) }
 	}

@@ -16,6 +16,7 @@ var (
 	errAbandoned    = errors.New("the start was abandoned")
 	errStartTimeout = errors.New("start_timeout is over")
 	errBuildStopped = errors.New("the build was cancelled because the backend was stopped")
+	errBuildLeft    = errors.New("it was cancelled by whoever asked for it")
 )
 
 // loop is Supervisor.Run: the one goroutine that changes the state. What takes
@@ -80,6 +81,10 @@ func (l *loop) run(ctx context.Context) {
 
 // handle takes one step of the state machine.
 func (l *loop) handle(work context.Context, it item) {
+	if it.left != nil {
+		l.leave(work, it.left)
+		return
+	}
 	if it.scene != nil {
 		if it.event.attempt == l.state.attempt {
 			it.scene(&l.scene)
@@ -115,6 +120,23 @@ func (l *loop) accept(it item) {
 			it.request.after = l.state.changeAfter
 		}
 		l.requests = append(l.requests, it.request)
+	}
+}
+
+// leave forgets a request for a build, and the build with the last of those who
+// wait for it.
+func (l *loop) leave(work context.Context, r *request) {
+	if !slices.Contains(l.requests, r) {
+		return // it was answered in the same moment
+	}
+	l.requests = slices.DeleteFunc(l.requests, func(other *request) bool { return other == r })
+	shared := slices.ContainsFunc(l.requests, func(other *request) bool { return other.building && other.build == r.build })
+	switch {
+	case !r.building || shared:
+	case r.build == 0:
+		l.handle(work, item{event: event{kind: rebuildLeft}})
+	default:
+		l.build.cancel(errBuildLeft)
 	}
 }
 

@@ -16,10 +16,12 @@ type mailbox struct {
 }
 
 // item is an event for the state machine, the request of a person that comes
-// with it, or a change of what status alone shows.
+// with it, a request that nobody waits for any more, or a change of what status
+// alone shows.
 type item struct {
 	event   event
 	request *request
+	left    *request
 	scene   func(*scene)
 }
 
@@ -47,9 +49,12 @@ func (m *mailbox) put(it item) bool {
 
 // repeats reports whether the item says no more than the one before it.
 func (it item) repeats(last item) bool {
-	mergeable := it.event.kind == needed || it.event.kind == outputChanged
-	return mergeable && it.scene == nil && last.scene == nil && it.event.kind == last.event.kind
+	mergeable := it.event.kind == needed || it.event.kind == outputChanged && it.request == nil
+	return mergeable && it.plain() && last.plain() && it.event.kind == last.event.kind
 }
+
+// plain reports whether the item is about its event.
+func (it item) plain() bool { return it.scene == nil && it.left == nil }
 
 // take empties the mailbox.
 func (m *mailbox) take() []item {

@@ -17,6 +17,8 @@ type request struct {
 	kind eventKind
 	// before is RestartOptions.Before of a rebuild.
 	before func() error
+	// keep is RestartOptions.Keep.
+	keep func(cause error) bool
 	// change is the number of a change, as for FollowChange.
 	change uint64
 	// building: it waits for a build, with the tag build once that has begun.
@@ -127,7 +129,11 @@ func (s *Supervisor) ask(ctx context.Context, r *request, step func(Step)) error
 			r.steps.deliver(step)
 			return err
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			cause := context.Cause(ctx)
+			if r.kind == rebuildAsked && (r.keep == nil || !r.keep(cause)) {
+				s.inbox.put(item{left: r})
+			}
+			return cause
 		}
 	}
 }

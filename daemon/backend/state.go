@@ -97,6 +97,7 @@ const (
 	startAsked                     // a person wants it running
 	restartAsked                   // a person wants a new generation
 	rebuildAsked                   // the same, after a build
+	rebuildLeft                    // nobody waits any more for the build that would follow this one
 	stopAsked                      // a person wants it stopped
 	shutdownAsked                  // the daemon ends
 	outputChanged                  // the build output settled on new content
@@ -176,7 +177,7 @@ func transition(s state, e event) (state, []effect) {
 // stale reports whether the event is about something that is over.
 func (s state) stale(e event) bool {
 	switch e.kind {
-	case needed, startAsked, restartAsked, rebuildAsked, stopAsked, shutdownAsked, outputChanged:
+	case needed, startAsked, restartAsked, rebuildAsked, rebuildLeft, stopAsked, shutdownAsked, outputChanged:
 		return false
 	case drained:
 		return e.generation != s.generation
@@ -206,6 +207,8 @@ func (t *turn) take(e event) {
 		t.onRestart()
 	case rebuildAsked:
 		t.onRebuild()
+	case rebuildLeft:
+		t.buildAgain = false
 	case stopAsked:
 		t.onStop(Stopped)
 	case shutdownAsked:

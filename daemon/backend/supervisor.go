@@ -116,7 +116,8 @@ func (s *Supervisor) Stop(ctx context.Context, step func(Step)) error {
 // Restart returns when a generation is up that was started after the call, and
 // after a successful build if one was asked for. Restarts that meet before the
 // new start become one. When the build or o.Before fails the backend is left
-// alone. Errors and step are as for Start; the error of o.Before is wrapped.
+// alone; whoever leaves during the build takes it along, see o.Keep. Errors and step
+// are as for Start; the error of o.Before is wrapped.
 func (s *Supervisor) Restart(ctx context.Context, o RestartOptions, step func(Step)) error {
 	if !o.Rebuild {
 		if err := runBefore(o.Before); err != nil {
@@ -129,7 +130,7 @@ func (s *Supervisor) Restart(ctx context.Context, o RestartOptions, step func(St
 		f.Hint = "set [build] command in devproxy.toml"
 		return f
 	}
-	return s.ask(ctx, &request{kind: rebuildAsked, building: true, before: o.Before}, step)
+	return s.ask(ctx, &request{kind: rebuildAsked, building: true, before: o.Before, keep: o.Keep}, step)
 }
 
 func runBefore(before func() error) error {

@@ -253,6 +253,10 @@ type RestartOptions struct {
 	// Rebuild runs the build command first. When it fails the backend is left
 	// alone.
 	Rebuild bool
+	// Keep reports whether a build goes on though whoever asked has left for that
+	// cause. nil: it is cancelled, unless somebody else waits for it. The backend is
+	// left alone then, as after one that fails.
+	Keep func(cause error) bool
 	// Before is called once, after a successful build and before the old
 	// generation is stopped: the moment to replace the overrides. Its error
 	// ends the restart. nil does nothing.

@@ -32,7 +32,8 @@ type Controller interface {
 	// Status reports the state of everything at this moment.
 	Status() Status
 	// Restart restarts the backend and returns when the next generation is up
-	// or has failed. The end of ctx ends the wait, not the restart.
+	// or has failed. The end of ctx ends the wait, and the build unless its cause is
+	// ErrStillWorking, but no restart that has begun.
 	Restart(ctx context.Context, request RestartRequest, progress func(message string)) error
 	// Logs returns the last n entries of a source, oldest first; all sources
 	// when it is empty.
@@ -239,16 +240,18 @@ func (t *Tools) rebuild(ctx context.Context, arguments []byte, progress func(str
 	return t.run(ctx, RestartRequest{Rebuild: true, Overrides: args.Env}, progress)
 }
 
-var errStillWorking = errors.New("still working")
+// ErrStillWorking ends the wait for a restart that takes too long for an answer. It
+// ends nothing else.
+var ErrStillWorking = errors.New("still working")
 
 func (t *Tools) run(ctx context.Context, request RestartRequest, progress func(string)) Answer {
-	ctx, cancel := context.WithTimeoutCause(ctx, AnswerWithin, errStillWorking)
+	ctx, cancel := context.WithTimeoutCause(ctx, AnswerWithin, ErrStillWorking)
 	defer cancel()
 	err := t.controller.Restart(ctx, request, progress)
 	switch {
 	case err == nil:
 		return t.restarted(request)
-	case errors.Is(context.Cause(ctx), errStillWorking):
+	case errors.Is(context.Cause(ctx), ErrStillWorking):
 		doing := "restarting"
 		if request.Rebuild {
 			doing = "building"
