@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -907,23 +906,6 @@ func TestFactsOfTheRunningOneGoFirst(t *testing.T) {
 			t.Errorf("facts = %+v, %v", f, ok)
 		}
 	})
-}
-
-// A start and its failure are told with the same number, also where no process
-// came of it.
-func TestTheLogCountsAStartThatFails(t *testing.T) {
-	var text strings.Builder
-	l := &loop{Supervisor: &Supervisor{log: slog.New(slog.NewTextHandler(&text, nil))}}
-	idle := state{phase: Idle}
-	starting := state{phase: Starting, attempt: 1}
-	failed := state{phase: Failed, attempt: 1, failure: fail(CommandNotFound, "no such command")}
-	for _, step := range []struct{ before, after state }{{idle, starting}, {starting, failed}} {
-		l.state = step.after
-		l.logChange(step.before)
-	}
-	if lines := text.String(); strings.Count(lines, "generation=1") != 2 || strings.Contains(lines, "generation=0") || !strings.Contains(lines, "start of the backend failed") {
-		t.Errorf("it says\n%s", lines)
-	}
 }
 
 // A start and its failure are told with the same number, also where no process
