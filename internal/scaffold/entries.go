@@ -62,13 +62,18 @@ func (f *findings) lookClients(src Source) {
 		servers, err := client.Servers(content)
 		if err != nil {
 			f.fault(file, err)
+			f.brokenClients = true
 			continue
 		}
 		for _, server := range servers {
 			entry := clientServer{server, client.ID, file}
 			f.servers = append(f.servers, entry)
-			if f.url == nil {
-				f.url = entry.local()
+			switch local := entry.local(); {
+			case local == nil:
+			case f.url == nil:
+				f.url = local
+			default:
+				f.otherURLs = append(f.otherURLs, fmt.Sprintf("entry %q of %s", local.name, local.file))
 			}
 		}
 	}
@@ -109,10 +114,12 @@ func (p *Plan) fromClients(src Source, look *findings) *launch {
 			continue
 		}
 		if taken != nil {
-			p.check("entry %q of %s starts a server of this project too; only the first one was taken", server.Name, server.file)
+			p.check("entry %q of %s starts a server of this project too; only the first one was taken: for this one say --command %q",
+				server.Name, server.file, strings.Join(l.command, " "))
 			continue
 		}
 		taken = l.built(src, look)
+		p.fromClient = fmt.Sprintf("entry %q of %s", server.Name, server.file)
 		p.replaces(server.client, server.Name)
 		p.takeEnvironment(taken, server.Env, fmt.Sprintf("entry %q of %s", server.Name, server.file))
 	}

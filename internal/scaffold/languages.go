@@ -112,6 +112,11 @@ func (p *pythonProject) launch(src Source) *launch {
 		return p.launchFile(src)
 	}
 	l := &launch{command: append(slices.Clone(p.runner), name), why: fmt.Sprintf("script %q of pyproject.toml", name)}
+	for _, other := range slices.Sorted(maps.Keys(p.scripts)) {
+		if other != name && name != p.name {
+			l.others, l.otherwise = append(l.others, strings.Join(append(slices.Clone(p.runner), other), " ")), "script in pyproject.toml"
+		}
+	}
 	if p.tool == ".venv" {
 		l.command = []string{p.inEnvironment(src, name)}
 	}
@@ -313,7 +318,14 @@ func (g *goProject) launch(src Source) *launch {
 	if len(g.mains) == 0 {
 		return nil
 	}
-	return g.program(src, g.best())
+	best := g.best()
+	l := g.program(src, best)
+	for _, main := range g.mains {
+		if main != best && (main.sdk || !best.sdk) && best.name != path.Base(g.module) {
+			l.others, l.otherwise = append(l.others, g.program(src, main).command[0]), "main package"
+		}
+	}
+	return l
 }
 
 // program builds a main package into bin and runs what comes out.
@@ -414,8 +426,14 @@ func (c *cargoProject) launch(src Source) *launch {
 		return nil
 	}
 	file := src.program("target/debug/" + name)
-	return &launch{
+	l := &launch{
 		command: []string{file}, why: fmt.Sprintf("binary %q of Cargo.toml", name),
 		build: "cargo build", watch: []string{file}, watchWhy: "what the build makes", entry: file,
 	}
+	for _, other := range c.binaries {
+		if other != name && name != c.fallback && name != c.name {
+			l.others, l.otherwise = append(l.others, src.program("target/debug/"+other)), "binary"
+		}
+	}
+	return l
 }

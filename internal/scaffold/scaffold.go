@@ -56,6 +56,8 @@ type Plan struct {
 	Replaces struct{ Client, Name string }
 
 	launch
+	// fromClient is the entry that the command was taken from; empty if none was.
+	fromClient   string
 	transportWhy string
 	portWhy      string
 	buildWhy     string
@@ -65,6 +67,10 @@ type Plan struct {
 type launch struct {
 	command []string
 	why     string
+	// others are the commands of what could have been taken as well, and otherwise
+	// says what that is.
+	others    []string
+	otherwise string
 	// script is the name of the script that the command comes from.
 	script    string
 	cwd       string
@@ -109,6 +115,9 @@ func Make(src Source) (*Plan, error) {
 		return nil, &NothingError{Looked: look.looked()}
 	}
 	p.launch = *chosen
+	if len(p.others) > 0 {
+		p.check("there is more than one %s, and one was taken: for another say --command %q", p.otherwise, strings.Join(p.others, `" or "`))
+	}
 	p.decideTransport(look)
 	target := look.target(src, p.command, p.cwd)
 	p.decideBuild(src, look, target)
@@ -187,6 +196,8 @@ func (p *Plan) decideTransport(look *findings) {
 		p.transportWhy = p.why
 	case evidence.transport != "":
 		p.transport, p.transportWhy = evidence.transport, evidence.why
+	case p.fromClient != "":
+		p.transport, p.transportWhy = config.Stdio, "so the client speaks with "+p.fromClient
 	case look.url != nil:
 		p.transport = look.url.transport
 		if p.Replaces.Client == "" {
@@ -194,6 +205,9 @@ func (p *Plan) decideTransport(look *findings) {
 		}
 		p.transportWhy = fmt.Sprintf("entry %q of %s is a URL", look.url.name, look.url.file)
 		p.check("transport and port are those of entry %q of %s: if that is another server, say transport = \"stdio\"", look.url.name, look.url.file)
+		if len(look.otherURLs) > 0 {
+			p.check("there are other servers on this machine, and the first was taken: %s", strings.Join(look.otherURLs, ", "))
+		}
 	default:
 		p.transport, p.transportWhy = config.Stdio, "nothing says that it listens on a port"
 	}

@@ -30,8 +30,12 @@ type findings struct {
 	servers []clientServer
 	// url is an entry of a client that names the server by its address on this
 	// machine.
-	url    *localURL
-	faults []Fact
+	url *localURL
+	// otherURLs are further ones.
+	otherURLs []string
+	// brokenClients: a client's file was there and could not be read.
+	brokenClients bool
+	faults        []Fact
 }
 
 // survey looks at all there is.
@@ -87,7 +91,7 @@ func (f *findings) looked() []Fact {
 	missing(f.python == nil && !exists(f.files, "pyproject.toml"), "pyproject.toml", "[project.scripts]")
 	missing(f.golang == nil, "go.mod", "its main packages")
 	missing(f.cargo == nil && !exists(f.files, "Cargo.toml"), "Cargo.toml", "its binaries")
-	missing(len(f.servers) == 0, ".mcp.json, .cursor/mcp.json, …", "an entry that starts the server itself")
+	missing(len(f.servers) == 0 && !f.brokenClients, ".mcp.json, .cursor/mcp.json, …", "an entry that starts the server itself")
 	return facts
 }
 
