@@ -119,10 +119,10 @@ type clientKind struct {
 }
 
 var clientKinds = []clientKind{
-	{name: "ts2-auto", era: "modern", make: nodeClient("ts2.mjs", "--mode", "auto")},
-	{name: "ts2-legacy", era: "legacy", make: nodeClient("ts2.mjs", "--mode", "legacy")},
-	{name: "ts2-pin", era: "modern", modernOnly: true, make: nodeClient("ts2.mjs", "--mode", "pin")},
-	{name: "ts1", era: "legacy", make: nodeClient("ts1.mjs")},
+	{name: "ts2-auto", era: "modern", make: nodeClient("ts2", object{"mode": "auto"})},
+	{name: "ts2-legacy", era: "legacy", make: nodeClient("ts2", object{"mode": "legacy"})},
+	{name: "ts2-pin", era: "modern", modernOnly: true, make: nodeClient("ts2", object{"mode": "pin"})},
+	{name: "ts1", era: "legacy", make: nodeClient("ts1", nil)},
 	{name: "go", era: "modern", goSDK: true, make: goClient("")},
 	{name: "go-2025", era: "legacy", goSDK: true, make: goClient("2025-11-25")},
 }
@@ -138,10 +138,10 @@ func clientNamed(t testing.TB, name string) clientKind {
 	return clientKind{}
 }
 
-func nodeClient(script string, flags ...string) func(testing.TB, []string, ...string) *client {
+func nodeClient(sdk string, options object) func(testing.TB, []string, ...string) *client {
 	return func(t testing.TB, env []string, server ...string) *client {
 		t.Helper()
-		return newNodeClient(t, script, flags, env, server...)
+		return newNodeClient(t, sdk, options, env, server...)
 	}
 }
 

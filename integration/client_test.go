@@ -105,8 +105,8 @@ type client struct {
 	driver
 	name  string
 	inbox *inbox
-	// stderr of the client and of what it starts.
-	stderr *lockedBuffer
+	// stderr of what the client starts.
+	stderr fmt.Stringer
 }
 
 // hello is what a client learned when it connected.

@@ -170,7 +170,7 @@ func freePort(t testing.TB) int {
 }
 
 // awaitText waits until the text stands in what a process wrote.
-func awaitText(t testing.TB, output *lockedBuffer, text string) {
+func awaitText(t testing.TB, output fmt.Stringer, text string) {
 	t.Helper()
 	await(t, fmt.Sprintf("%q", text), func() (bool, string) {
 		written := output.String()

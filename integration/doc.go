@@ -13,8 +13,8 @@
 //     test for whatever is left: a process, a socket, a temporary file, a data
 //     race that one of the programs reported, two backends alive at once.
 //   - client is an MCP client with the same operations whatever SDK it is
-//     made of: TypeScript 2.4.0 and 1.32.2 as Node programs
-//     (testdata/node/clients) that speak lines of JSON with the test, the
+//     made of: TypeScript 2.4.0 and 1.32.2 in one Node process
+//     (testdata/node/clients) that speaks lines of JSON with the tests, the
 //     go-sdk in this process. Each starts the shim as an application would,
 //     with the environment that SDK clients pass on. rawClient has no SDK and
 //     writes what it is told.

@@ -35,7 +35,7 @@ func TestClientsOutliveTheirDaemon(t *testing.T) {
 			p := newProject(t)
 			p.use(t, backendNamed(t, "go-http"))
 			p.startDaemon(t)
-			listening := newNodeClient(t, "ts2.mjs", []string{"--mode", "auto", "--list-changed"}, p.clientEnv(), p.shim(t)...)
+			listening := newNodeClient(t, "ts2", object{"mode": "auto", "listChanged": true}, p.clientEnv(), p.shim(t)...)
 			clients := []*client{listening, p.client(t, "ts1"), p.client(t, "go")}
 			for _, c := range clients {
 				c.connect(t)

@@ -37,7 +37,12 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binDir = dir
-	return m.Run()
+	code := m.Run()
+	if err := theNodeClients.end(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 var (

@@ -166,7 +166,7 @@ func (p *project) terminalEnv() []string {
 }
 
 // clientEnv is the environment that SDK clients give a server they start: six
-// variables and no more. (The TypeScript SDKs leave RaceEnv out by themselves.)
+// variables and no more, but for what the race detector needs.
 func (p *project) clientEnv() []string {
 	return append([]string{
 		"HOME=" + p.home,
@@ -293,7 +293,8 @@ type status struct {
 		Message string
 		Tail    []string
 	}
-	Watch struct {
+	BuildWatch *buildWatch
+	Watch      struct {
 		Paths        []string
 		Mode         string
 		Files        number

@@ -26,7 +26,7 @@ func TestRebuildReachesTheSession(t *testing.T) {
 			p.use(t, backendNamed(t, name), `[watch]`, `paths = ["dist"]`, `settle = "100ms"`)
 			p.rebuild(t)
 
-			listening := newNodeClient(t, "ts2.mjs", []string{"--mode", "auto", "--list-changed"}, p.clientEnv(), p.shim(t)...)
+			listening := newNodeClient(t, "ts2", object{"mode": "auto", "listChanged": true}, p.clientEnv(), p.shim(t)...)
 			clients := []*client{p.client(t, "ts2-legacy"), p.client(t, "ts1"), p.client(t, "go"), p.client(t, "go-2025"), listening}
 			for _, c := range clients {
 				c.connect(t)
