@@ -75,7 +75,7 @@ func build() error {
 	if err := testbed.Build(moduleRoot, binDir, testbed.Race, "./cmd/..."); err != nil {
 		return err
 	}
-	if err := testbed.Build(moduleRoot, other(), testbed.Race, "-ldflags=-X main.version="+otherVersion, "./cmd/devproxyd"); err != nil {
+	if err := testbed.Build(moduleRoot, other(), testbed.Race, "-ldflags=-s -w -X main.version="+otherVersion, "./cmd/devproxyd"); err != nil {
 		return err
 	}
 	// The detector would only make the backend slower: it is not what is tested.

@@ -9,7 +9,8 @@ import (
 // Build builds the commands that the patterns match into the folder dir. root
 // is the folder of go.mod.
 func Build(root, dir string, race bool, patterns ...string) error {
-	args := []string{"build", "-o", dir + "/"}
+	// Without what only debuggers read: linking takes half the time.
+	args := []string{"build", "-ldflags=-s -w", "-o", dir + "/"}
 	cgo := "CGO_ENABLED=0"
 	if race {
 		args = append(args, "-race")
