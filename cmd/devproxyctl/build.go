@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,7 +54,8 @@ the exit code is 1. If the build fails, a backend that runs is left alone, whate
 was written. Where no daemon runs, the command runs all the same.
 
 A restart that is asked for meanwhile, with "devproxyctl restart" or by a tool, does
-not wait for the end of the build. For a command that builds for as long as it runs
+not wait for the end of the build. Within a build, this program only runs the
+command. For a command that builds for as long as it runs
 (tsc --watch) there is [build] watch in devproxy.toml.
 
 All messages of this program go to stderr.
@@ -68,11 +70,16 @@ Otherwise the command's own; 126 or 127 if it cannot be run.`,
 			if err != nil {
 				return err
 			}
+			inner, configured := buildAround(p)
+			if configured && len(args) == 0 {
+				return cli.Usage(errors.New("[build] command runs \"devproxyctl build\", which runs that again; let it name what to run"))
+			}
 			words, spec, err := commandOf(p, args)
 			if err != nil {
 				return err
 			}
-			b := foregroundBuild{cmd: cmd, target: target, words: words}
+			spec.Env = building(p, configured || len(args) == 0)
+			b := foregroundBuild{cmd: cmd, target: target, words: words, inner: inner}
 			return b.run(spec)
 		},
 	}
@@ -111,6 +118,32 @@ func commandOf(p project.Project, args []string) (words string, spec process.Spe
 	return strings.Join(args, " "), spec, nil
 }
 
+// buildingVariable tells a devproxyctl within a build of which project that is, and
+// whether it is the configured one. It must not wait for what the one around it
+// waits for.
+const buildingVariable = "DEVPROXY_BUILDING"
+
+// ofConfigured follows the project in that variable.
+const ofConfigured = ":configured"
+
+// buildAround reports whether this program is part of a build of the project, be it
+// the daemon's own, and of the configured one.
+func buildAround(p project.Project) (inner, configured bool) {
+	around := os.Getenv(buildingVariable)
+	configured = around == p.Hash+ofConfigured || os.Getenv(process.MarkerVariable) == p.Hash+":build"
+	return configured || around == p.Hash, configured
+}
+
+// building is the environment of a build.
+func building(p project.Project, configured bool) []string {
+	env := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, buildingVariable+"=") })
+	around := p.Hash
+	if configured {
+		around += ofConfigured
+	}
+	return append(env, buildingVariable+"="+around)
+}
+
 // notRun is an error of a command that cannot be run.
 func notRun(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,6 +158,8 @@ type foregroundBuild struct {
 	cmd    *cobra.Command
 	target *cli.Target
 	words  string
+	// inner: it is part of a build that has changes held back, and does the rest.
+	inner bool
 
 	client *client.Client
 	hold   *client.Hold
@@ -141,8 +176,10 @@ func (b *foregroundBuild) run(spec process.Spec) error {
 	defer b.leave()
 
 	var keeping sync.WaitGroup
-	building, built := context.WithCancelCause(ctx)
-	keeping.Go(func() { b.keep(building) })
+	lasting, built := context.WithCancelCause(ctx)
+	if !b.inner {
+		keeping.Go(func() { b.keep(lasting) })
+	}
 	exit, err := process.Foreground(spec)
 	built(nil)
 	keeping.Wait()
@@ -164,6 +201,9 @@ func (b *foregroundBuild) say(format string, args ...any) {
 
 // begin has changes held back, if there is somebody to do so.
 func (b *foregroundBuild) begin() error {
+	if b.inner {
+		return nil
+	}
 	c, p, err := b.target.Dial(b.cmd)
 	switch {
 	case errors.Is(err, client.ErrNoDaemon):
@@ -325,3 +365,26 @@ func (b *foregroundBuild) awaited(ctx context.Context, do func() error) error {
 	})
 	return do()
 }
+
+// buildWatch shows the process of [build] watch.
+func (p *page) buildWatch(w *client.BuildWatch) {
+	if w == nil {
+		return
+	}
+	line := w.GetCommand()
+	if w.GetPid() != 0 {
+		line += fmt.Sprintf(", pid %d, up %s", w.GetPid(), p.since(w.GetStartTime()))
+	}
+	if w.GetRestarts() > 0 {
+		line += fmt.Sprintf(", started again %d times", w.GetRestarts())
+	}
+	p.row("builder", "%s", line)
+	// Its last words matter when it has ended.
+	if w.GetMessage() != "" {
+		p.row("", "%s", w.GetMessage())
+		p.rows(w.GetTail()[max(0, len(w.GetTail())-lastWords):])
+	}
+}
+
+// lastWords is how many lines say why a build watcher has ended.
+const lastWords = 10
