@@ -293,8 +293,7 @@ type status struct {
 		Message string
 		Tail    []string
 	}
-	BuildWatch *buildWatch
-	Watch      struct {
+	Watch struct {
 		Paths        []string
 		Mode         string
 		Files        number
