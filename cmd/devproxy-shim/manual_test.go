@@ -19,6 +19,7 @@ var (
 // The shim has no command line library, and so no page of its own making: what
 // its page is made of is what it says with --help.
 func TestManual(t *testing.T) {
+	t.Setenv("DEVPROXY_SOCKET", "") // it would be the default of --socket
 	dir := *manualDir
 	if dir == "" {
 		dir = t.TempDir()

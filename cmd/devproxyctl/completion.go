@@ -36,6 +36,7 @@ func addCompletions(root *cobra.Command, target *cli.Target) {
 	c := completer{target}
 	for path, complete := range map[string]cobra.CompletionFunc{
 		"init":           folders,
+		"build":          files,
 		"call":           first(c.tools),
 		"tools":          first(c.tools),
 		"resources read": first(c.resources),
@@ -73,6 +74,10 @@ var tracedMethods = []string{
 	"completion/complete", "elicitation/create", "initialize", "logging/setLevel", "notifications/*", "ping",
 	"prompts/*", "prompts/get", "prompts/list", "resources/*", "resources/list", "resources/read", "roots/list",
 	"sampling/createMessage", "server/discover", "subscriptions/listen", "tools/*", "tools/call", "tools/list",
+}
+
+func files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 func folders(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -19,6 +19,7 @@ var (
 )
 
 func TestManual(t *testing.T) {
+	t.Setenv("DEVPROXY_SOCKET", "") // it would be the default of --socket
 	dir := *manualDir
 	if dir == "" {
 		dir = t.TempDir()
