@@ -83,8 +83,10 @@ func newUnregister(target *cli.Target) *cobra.Command {
 		Use:   "unregister CLIENT...",
 		Short: "Take the shim of this project out of MCP clients again",
 		Long: `Take the shim of this project out of the configuration of MCP clients, from the
-file in the project and from that in the user's home. Nothing else in them
-changes, and a copy is kept as with register.`,
+file in the project and from that in the user's home. What register made for it
+goes too: an object or a file in which nothing is left. Nothing else in them
+changes, and a copy is kept as with register. An entry that register replaced is
+not restored; it says in which copy that is.`,
 		Example: `  devproxyctl unregister claude-code
   devproxyctl unregister codex --scope user`,
 		ValidArgsFunction: completeClients,
@@ -180,6 +182,24 @@ func hostOf(p project.Project) (clients.Host, error) {
 		OS: runtime.GOOS, Home: home, Root: p.Root, Getenv: os.Getenv,
 		Exists: func(path string) bool { _, err := os.Stat(path); return err == nil },
 		OnPath: func(program string) bool { _, err := exec.LookPath(program); return err == nil },
+		ReadDir: func(dir string) []string {
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				return nil
+			}
+			names := make([]string, len(entries))
+			for i, entry := range entries {
+				names[i] = entry.Name()
+			}
+			return names
+		},
+		ReadFile: func(path string) []byte {
+			file, err := rewrite.Open(path)
+			if err != nil {
+				return nil
+			}
+			return file.Content
+		},
 	}, nil
 }
 
@@ -308,29 +328,43 @@ func (r *registration) registerAt(out io.Writer, at place, entry clients.Entry) 
 		return err
 	}
 	what := map[clients.Outcome]string{clients.Added: "added", clients.Updated: "updated", clients.Replaced: "replaced"}[outcome]
-	return r.change(out, at, file, content, what, entry.Name, at.client.Then(at.scope))
+	kept := ""
+	if outcome == clients.Replaced {
+		kept = ", with the entry that was replaced,"
+	}
+	return r.change(out, at, change{file: file, content: content, what: what, name: entry.Name, kept: kept, then: at.client.Name + ": " + at.client.Then(at.scope)})
+}
+
+// change is one of a file.
+type change struct {
+	file    *rewrite.File
+	content []byte
+	// what was done with the entry of that name.
+	what, name string
+	// kept says what is in the backup besides the rest; then what to know or do.
+	kept, then string
 }
 
 // change writes a file and says so, or shows what it would do.
-func (r *registration) change(out io.Writer, at place, file *rewrite.File, content []byte, what, name, then string) error {
+func (r *registration) change(out io.Writer, at place, c change) error {
 	if r.dry {
-		_, err := fmt.Fprintf(out, "%s: this would have %s %s in %s:\n%s", at.client.ID, what, name, at.path, changedLines(file.Content, content))
+		_, err := fmt.Fprintf(out, "%s: this would have %s %s in %s:\n%s", at.client.ID, c.what, c.name, at.path, changedLines(c.file.Content, c.content))
 		return err
 	}
 	mode := fs.FileMode(newFileMode)
 	if at.scope == clients.User {
 		mode = newUserFileMode
 	}
-	backup, err := file.Write(content, mode)
+	backup, err := c.file.Write(c.content, mode)
 	if err != nil {
 		return fmt.Errorf("%s: %w", at.client.ID, err)
 	}
-	text := fmt.Sprintf("%s: %s %s in %s", at.client.ID, what, name, at.path)
+	text := fmt.Sprintf("%s: %s %s in %s", at.client.ID, c.what, c.name, at.path)
 	if backup != "" {
-		text += ", and kept the file before as " + filepath.Base(backup)
+		text += fmt.Sprintf(", and kept the file before%s as %s", c.kept, filepath.Base(backup))
 	}
-	if then != "" {
-		text += "\n  " + at.client.Name + ": " + then
+	if c.then != "" {
+		text += "\n  " + c.then
 	}
 	_, err = fmt.Fprintln(out, text)
 	return err
@@ -372,7 +406,11 @@ func (r *registration) unregister(cmd *cobra.Command, p project.Project, chosen 
 			if path == "" {
 				continue
 			}
-			done, err := r.unregisterAt(cmd.OutOrStdout(), place{client, scope, path}, p.Root)
+			upTo := p.Root
+			if scope == clients.User {
+				upTo = host.Home
+			}
+			done, err := r.unregisterAt(cmd.OutOrStdout(), place{client, scope, path}, p.Root, upTo)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", client.ID, path, err)
 			}
@@ -386,8 +424,9 @@ func (r *registration) unregister(cmd *cobra.Command, p project.Project, chosen 
 	})
 }
 
-// unregisterAt takes the entries that start the project's shim out of a file.
-func (r *registration) unregisterAt(out io.Writer, at place, root string) (done bool, err error) {
+// unregisterAt takes the entries that start the project's shim out of a file, and
+// with them what register made for them. upTo is the folder below which that may be.
+func (r *registration) unregisterAt(out io.Writer, at place, root, upTo string) (done bool, err error) {
 	file, err := rewrite.Open(at.path)
 	if err != nil || !file.Exists {
 		return false, err
@@ -413,7 +452,60 @@ func (r *registration) unregisterAt(out io.Writer, at place, root string) (done 
 	if err != nil {
 		return false, err
 	}
-	return true, r.change(out, at, file, content, "removed", strings.Join(removed, ", "), "")
+	c := change{file: file, content: content, what: "removed", name: strings.Join(removed, ", ")}
+	theirs, replaced := earlier(at.client, file, removed)
+	if replaced != "" {
+		c.then = replaced
+	}
+	if !slices.ContainsFunc(theirs, at.client.HoldsServers) {
+		var empty bool
+		if c.content, empty, err = at.client.Tidy(content); err != nil {
+			return false, err
+		}
+		if empty && len(theirs) == 0 {
+			return true, r.removeFile(out, at, c, upTo)
+		}
+	}
+	return true, r.change(out, at, c)
+}
+
+// earlier are the contents that a file had before there were shims in it, as far as
+// backups tell, and what is to say of an entry in one of them that register replaced.
+func earlier(client clients.Client, file *rewrite.File, removed []string) (theirs [][]byte, replaced string) {
+	for _, path := range file.Backups() {
+		backup, err := rewrite.Open(path)
+		if err != nil || client.OnlyShims(backup.Content) {
+			continue
+		}
+		theirs = append(theirs, backup.Content)
+		servers, err := client.Servers(backup.Content)
+		if err != nil {
+			continue
+		}
+		for _, server := range servers {
+			if _, shim := server.IsShim(); !shim && slices.Contains(removed, server.Name) {
+				replaced = fmt.Sprintf("the entry %s that it had replaced is in %s", cli.PrintableLine(server.Name), path)
+			}
+		}
+	}
+	return theirs, replaced
+}
+
+// removeFile removes a file that register made and in which nothing is left.
+func (r *registration) removeFile(out io.Writer, at place, c change, upTo string) error {
+	if r.dry {
+		_, err := fmt.Fprintf(out, "%s: this would have removed %s, and %s with it, which has nothing else in it\n", at.client.ID, c.name, at.path)
+		return err
+	}
+	if err := c.file.Remove(upTo); err != nil {
+		return fmt.Errorf("%s: %w", at.client.ID, err)
+	}
+	text := fmt.Sprintf("%s: removed %s, and %s with it, which had nothing else in it", at.client.ID, c.name, at.path)
+	if backups := c.file.Backups(); len(backups) > 0 {
+		text += "; left " + strings.Join(backups, ", ")
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
 }
 
 // list shows all clients: which seem to be installed, where they keep their
@@ -423,9 +515,7 @@ func (r *registration) list(out io.Writer, p project.Project) error {
 	if err != nil {
 		return err
 	}
-	const line = "%-15s %-10s %-8s %-20s %s\n"
-	var b strings.Builder
-	fmt.Fprintf(&b, line, "CLIENT", "INSTALLED", "SCOPE", "REGISTERED", "FILE")
+	t := table{heading: []string{"CLIENT", "INSTALLED", "REGISTERED", "FILE"}, style: firstBold}
 	for _, client := range clients.All() {
 		name, installed := client.ID, "–"
 		if client.Installed(host) {
@@ -436,13 +526,42 @@ func (r *registration) list(out io.Writer, p project.Project) error {
 			if path == "" {
 				continue
 			}
-			fmt.Fprintf(&b, line, name, installed, scope, registeredAs(client, path, p.Root), path)
+			t.add(name, installed, registeredAs(client, path, p.Root), shownPath(path, host))
 			name, installed = "", ""
 		}
+		if name != "" {
+			t.add(name, installed, "–", "(there is no "+client.Name+" on "+systemName(host.OS)+")")
+		}
 	}
-	b.WriteString("\nRegister with \"devproxyctl register CLIENT\".\n")
-	_, err = io.WriteString(out, b.String())
+	if err := t.print(out, terminalWidth(out)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "\nA file below ~ is for all projects (--scope user), any other for this one.\nRegister with \"devproxyctl register CLIENT\".\n")
 	return err
+}
+
+// shownPath is a path as a person in the project would write it.
+func shownPath(path string, host clients.Host) string {
+	if rel, err := filepath.Rel(host.Root, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	if rel, err := filepath.Rel(host.Home, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.Join("~", rel)
+	}
+	return path
+}
+
+// systemName is what people call a system.
+func systemName(goos string) string {
+	switch goos {
+	case "linux":
+		return "Linux"
+	case "darwin":
+		return "macOS"
+	case "windows":
+		return "Windows"
+	}
+	return goos
 }
 
 // registeredAs is the name of the project's shim in a file.

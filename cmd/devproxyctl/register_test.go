@@ -90,7 +90,7 @@ func TestRegisterAndUnregister(t *testing.T) {
 	if content(t, cursor) != text {
 		t.Error("a second run changed the file")
 	}
-	wantOutcome(t, ctl("register"), cli.ExitOK, "CLIENT", "claude-code", cursor)
+	wantOutcome(t, ctl("register"), cli.ExitOK, "CLIENT", "claude-code", ".cursor/mcp.json", "~/.cursor/mcp.json")
 	wantOutcome(t, ctl("unregister", "cursor", "codex", "gemini"), cli.ExitOK, "cursor: removed project in "+cursor, "codex: removed", "gemini: not registered")
 	if got := content(t, cursor); got != before {
 		t.Errorf("afterwards there is\n%s", got)
@@ -215,4 +215,76 @@ func TestInitFindsNothing(t *testing.T) {
 	t.Setenv("DEV_PROXY_BACKEND_CMD", "node dist/index.js http --port 3001")
 	t.Setenv("DEV_PROXY_ROOT", empty)
 	wantOutcome(t, ctl("init", empty, "--force", "--dry-run"), cli.ExitOK, "dev-proxy", `command = ["node", "dist/index.js", "http", "--port", "{port}"]`, `health = "/health"`)
+}
+
+// What register made goes with the entry, and nothing else does.
+func TestUnregisterTidies(t *testing.T) {
+	p, _ := newRegisterable(t)
+	cursor := filepath.Join(p.Root, ".cursor", "mcp.json")
+	gemini := filepath.Join(p.Root, ".gemini", "settings.json")
+	zed := filepath.Join(p.Root, ".zed", "settings.json")
+	const settings, empty = "{\n  \"theme\": \"dark\"\n}\n", "{\n  // none yet\n  \"context_servers\": {}\n}\n"
+	put(t, gemini, settings, 0o644)
+	put(t, zed, empty, 0o644)
+	ctl("register", "cursor", "gemini", "zed")
+	if list := ctl("register"); strings.Contains(list.stdout, "yes") {
+		t.Errorf("a client seems to be installed because of what register made:\n%s", list.stdout)
+	}
+	wantOutcome(t, ctl("unregister", "cursor", "--dry-run"), cli.ExitOK, "this would have removed project, and "+cursor+" with it")
+	wantOutcome(t, ctl("unregister", "cursor", "gemini", "zed"), cli.ExitOK, "cursor: removed project, and "+cursor+" with it, which had nothing else in it", "gemini: removed project in "+gemini)
+	if fileExists(filepath.Dir(cursor)) {
+		t.Errorf("%s is left, which register made", filepath.Dir(cursor))
+	}
+	if got := content(t, gemini); got != settings {
+		t.Errorf("afterwards there is\n%s", got)
+	}
+	if got := content(t, zed); got != empty {
+		t.Errorf("afterwards there is\n%s", got)
+	}
+	// In the home too, and also after two names.
+	ctl("register", "codex", "cursor", "--scope", "user")
+	ctl("register", "cursor", "--scope", "user", "--name", "other")
+	if list := ctl("register"); strings.Contains(list.stdout, "yes") {
+		t.Errorf("a client seems to be installed because of what register made:\n%s", list.stdout)
+	}
+	o := ctl("unregister", "codex", "cursor")
+	wantOutcome(t, o, cli.ExitOK, "cursor: removed project, other, and ", "; left "+filepath.Join(filepath.Dir(p.Root), ".cursor", "mcp.json")+rewrite.BackupSuffix)
+	if fileExists(filepath.Join(filepath.Dir(p.Root), ".codex")) {
+		t.Error("~/.codex is left")
+	}
+	put(t, filepath.Join(filepath.Dir(p.Root), ".codex", "auth.json"), "{}", 0o600)
+	ctl("register", "codex", "--scope", "user")
+	if list := ctl("register"); strings.Count(list.stdout, "yes") != 1 {
+		t.Errorf("codex does not seem to be installed:\n%s", list.stdout)
+	}
+}
+
+// An entry that was replaced is not lost, and it is said where it is.
+func TestUnregisterTellsOfWhatWasReplaced(t *testing.T) {
+	p, _ := newRegisterable(t)
+	claude := filepath.Join(p.Root, ".mcp.json")
+	put(t, claude, `{"mcpServers": {"project": {"command": "node", "args": ["x.js"]}}}`, 0o644)
+	wantOutcome(t, ctl("register", "claude-code", "--force"), cli.ExitOK, "and kept the file before, with the entry that was replaced, as .mcp.json"+rewrite.BackupSuffix)
+	wantOutcome(t, ctl("unregister", "claude-code"), cli.ExitOK, "removed project in "+claude, "the entry project that it had replaced is in "+claude+rewrite.BackupSuffix)
+	if !strings.Contains(content(t, claude), "mcpServers") {
+		t.Error("the place of the servers is gone, which was theirs")
+	}
+}
+
+func TestRegisterListFits(t *testing.T) {
+	p, _ := newRegisterable(t)
+	ctl("register", "claude-code")
+	list := ctl("register").stdout
+	if runtime.GOOS == "linux" && !strings.Contains(list, "(there is no Claude Desktop on Linux)") {
+		t.Errorf("it does not say what is not on this system:\n%s", list)
+	}
+	if strings.Contains(list, p.Root) || !strings.Contains(list, "claude-code     –          project     .mcp.json\n") {
+		t.Errorf("it says\n%s", list)
+	}
+	const columns = 80
+	for line := range strings.Lines(list) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > columns && !strings.Contains(line, "cline") {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
 }

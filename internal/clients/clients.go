@@ -38,6 +38,10 @@ type Host struct {
 	Exists func(string) bool
 	// OnPath reports whether there is a program of that name in PATH.
 	OnPath func(string) bool
+	// ReadDir gives the names in a folder, and ReadFile a file; nothing of what is
+	// not there. Without them everything that exists counts as somebody's.
+	ReadDir  func(string) []string
+	ReadFile func(string) []byte
 }
 
 // path is a path below the home directory.
@@ -205,7 +209,35 @@ func Lookup(id string) (Client, error) {
 }
 
 // Installed reports whether the client seems to be installed.
-func (c Client) Installed(h Host) bool { return c.found(h) }
+func (c Client) Installed(h Host) bool {
+	there := h.Exists
+	h.Exists = func(path string) bool { return there(path) && !c.madeByUs(h, path) }
+	return c.found(h)
+}
+
+// madeByUs reports whether a file or folder is there for no other reason than that
+// the shim was registered in it.
+func (c Client) madeByUs(h Host, path string) bool {
+	file := c.user.path(h)
+	if h.ReadDir == nil || h.ReadFile == nil || file == "" {
+		return false
+	}
+	if path == file {
+		return c.OnlyShims(h.ReadFile(file))
+	}
+	below, inside := strings.CutPrefix(file, path+string(filepath.Separator))
+	if !inside {
+		return false
+	}
+	next, _, _ := strings.Cut(below, string(filepath.Separator))
+	names := h.ReadDir(path)
+	for _, name := range names {
+		if name != next && !strings.HasPrefix(name, next+".") { // a backup beside it
+			return false
+		}
+	}
+	return len(names) > 0 && (!slices.Contains(names, next) || c.madeByUs(h, filepath.Join(path, next)))
+}
 
 // Path is the file that the client keeps its servers in, or "" if it has none
 // for that scope.
@@ -288,6 +320,11 @@ type document interface {
 	remove(name string) ([]byte, error)
 	// setCommand changes the program of an entry.
 	setCommand(name, command string) ([]byte, error)
+	// removeEmpty takes out what holds the servers if it is empty, and reports
+	// whether it was.
+	removeEmpty() ([]byte, bool, error)
+	// isEmpty reports a file that says nothing, not even in a comment.
+	isEmpty() bool
 	// tree is the meaning of the file, and where in it the servers are.
 	tree() (root map[string]any, keys []string, err error)
 }
@@ -373,6 +410,78 @@ func (c Client) Unregister(content []byte, names []string) (changed []byte, remo
 		changed, removed = without, append(removed, name)
 	}
 	return changed, removed, nil
+}
+
+// Tidy takes out of a file what held its servers, if none is left, and reports
+// whether anything is left at all.
+func (c Client) Tidy(content []byte) (tidied []byte, empty bool, err error) {
+	for {
+		doc, err := c.open(content)
+		if err != nil {
+			return nil, false, err
+		}
+		without, removed, err := doc.removeEmpty()
+		if err != nil {
+			return nil, false, err
+		}
+		if !removed {
+			return content, doc.isEmpty(), nil
+		}
+		if content, _, err = c.proven(content, without, Already, nil, ""); err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+// OnlyShims reports whether a file holds nothing but shims, so that nobody but we
+// can have made it: a client writes more than that.
+func (c Client) OnlyShims(content []byte) bool {
+	servers, err := c.Servers(content)
+	if err != nil || len(servers) == 0 {
+		return false
+	}
+	var names []string
+	for _, server := range servers {
+		if _, ok := server.IsShim(); !ok {
+			return false
+		}
+		names = append(names, server.Name)
+	}
+	without, _, err := c.Unregister(content, names)
+	if err != nil {
+		return false
+	}
+	_, empty, err := c.Tidy(without)
+	return err == nil && empty
+}
+
+// HoldsServers reports whether a file has a place for servers that others than we
+// use: an empty one, or one with another server than a shim.
+func (c Client) HoldsServers(content []byte) bool {
+	doc, err := c.open(content)
+	if err != nil {
+		return true // it may have one
+	}
+	root, keys, err := doc.tree()
+	if err != nil {
+		return true
+	}
+	at := root
+	for _, key := range keys {
+		below, ok := at[key].(map[string]any)
+		if !ok {
+			return false
+		}
+		at = below
+	}
+	servers, err := doc.servers()
+	if err != nil || len(servers) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(servers, func(s Server) bool {
+		_, ok := s.IsShim()
+		return !ok
+	})
 }
 
 // proven passes a change on if both contents mean the same but for the entry of

@@ -501,3 +501,28 @@ func checkServers(t *testing.T, client Client, content []byte, want []Server) {
 		}
 	}
 }
+
+// What is empty goes, and only that.
+func TestTidy(t *testing.T) {
+	for name, test := range map[string]struct {
+		client, before, after string
+		empty                 bool
+	}{
+		"made by us":     {"cursor", "{\n  \"mcpServers\": {}\n}\n", "{}\n", true},
+		"others":         {"cursor", "{\n  \"a\": 1,\n  \"mcpServers\": {}\n}\n", "{\n  \"a\": 1\n}\n", false},
+		"a comment":      {"cursor", "{\"mcpServers\": { /* none */ }}", "{\"mcpServers\": { /* none */ }}", false},
+		"another server": {"cursor", `{"mcpServers": {"x": {}}}`, `{"mcpServers": {"x": {}}}`, false},
+		"nested":         {"opencode", `{"mcp": {"servers": {}}}`, "{}", true},
+		"TOML":           {"codex", "\n", "\n", true},
+		"TOML of others": {"codex", "model = \"x\"\n", "model = \"x\"\n", false},
+	} {
+		c, err := Lookup(test.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, empty, err := c.Tidy([]byte(test.before))
+		if err != nil || string(got) != test.after || empty != test.empty {
+			t.Errorf("%s: %q, %v, %v; want %q, %v", name, got, empty, err, test.after, test.empty)
+		}
+	}
+}

@@ -266,13 +266,41 @@ func (f *jsonFile) remove(name string) ([]byte, error) {
 	if at == nil || err != nil {
 		return nil, err
 	}
+	return f.removeFrom(at, name), nil
+}
+
+// removeEmpty takes the object of the servers out if nothing is in it, not even a
+// comment.
+func (f *jsonFile) removeEmpty() ([]byte, bool, error) {
+	at, err := f.container(f.keys)
+	if at == nil || err != nil {
+		return nil, false, err
+	}
+	object, _ := at.Value.(*hujson.Object)
+	if len(object.Members) > 0 || len(bytes.TrimSpace(f.text[at.StartOffset+1:at.EndOffset-1])) > 0 {
+		return nil, false, nil
+	}
+	parent, err := f.container(f.keys[:len(f.keys)-1])
+	if parent == nil || err != nil {
+		return nil, false, err
+	}
+	return f.removeFrom(parent, f.keys[len(f.keys)-1]), true, nil
+}
+
+func (f *jsonFile) isEmpty() bool {
+	return len(f.root.Members) == 0 && len(bytes.TrimSpace(f.text[f.whole.StartOffset+1:f.whole.EndOffset-1])) == 0 &&
+		len(bytes.TrimSpace(f.text[:f.whole.StartOffset])) == 0 && len(bytes.TrimSpace(f.text[f.whole.EndOffset:])) == 0
+}
+
+// removeFrom takes a member out of an object.
+func (f *jsonFile) removeFrom(at *hujson.Value, name string) []byte {
 	from, _ := at.Value.(*hujson.Object)
 	i := slices.IndexFunc(from.Members, func(m hujson.ObjectMember) bool {
 		literal, ok := m.Name.Value.(hujson.Literal)
 		return ok && literal.String() == name
 	})
 	if i < 0 {
-		return f.changed(), nil
+		return f.changed()
 	}
 	m := from.Members[i]
 	before := at.StartOffset + 1
@@ -295,7 +323,7 @@ func (f *jsonFile) remove(name string) ([]byte, error) {
 	} else if f.keepsLine(before, cut) {
 		cut.from = m.Name.StartOffset
 	}
-	return f.changed(append(comma, cut)...), nil
+	return f.changed(append(comma, cut)...)
 }
 
 // keepsLine reports whether the beginning of a member's line has to stay when

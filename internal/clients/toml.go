@@ -241,6 +241,11 @@ func (f *tomlFile) withoutGap(cut splice) int {
 	return len(before)
 }
 
+// removeEmpty has nothing to do: a server brings its own table, and takes it along.
+func (f *tomlFile) removeEmpty() ([]byte, bool, error) { return nil, false, nil }
+
+func (f *tomlFile) isEmpty() bool { return len(bytes.TrimSpace(f.text)) == 0 }
+
 func (f *tomlFile) setCommand(name, command string) ([]byte, error) {
 	path := append(slices.Clone(f.form.keys), name, "command")
 	for _, line := range f.lines {

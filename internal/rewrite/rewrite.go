@@ -131,6 +131,38 @@ func (f *File) backUp() (string, error) {
 	return "", fmt.Errorf("there are %d of %s already; remove some", maxBackups, f.Path)
 }
 
+// Backups are the copies of the file that are there, the oldest first.
+func (f *File) Backups() []string {
+	var there []string
+	path := f.Path + BackupSuffix
+	for n := 2; n <= maxBackups+1; n++ {
+		if _, err := os.Lstat(path); err != nil {
+			break
+		}
+		there = append(there, path)
+		path = fmt.Sprintf("%s%s-%d", f.Path, BackupSuffix, n)
+	}
+	return there
+}
+
+// Remove removes the file, and the folders above it that are empty then, up to the
+// folder that is named, which stays. The error is ErrChanged if the file is no longer
+// as it was opened.
+func (f *File) Remove(upTo string) error {
+	if err := f.check(); err != nil {
+		return fmt.Errorf("removing %s: %w", f.Path, err)
+	}
+	if err := os.Remove(f.Path); err != nil {
+		return err
+	}
+	for dir := filepath.Dir(f.Path); ; dir = filepath.Dir(dir) {
+		rel, err := filepath.Rel(upTo, dir)
+		if err != nil || rel == "." || !filepath.IsLocal(rel) || os.Remove(dir) != nil {
+			return nil //nolint:nilerr // what is not empty stays
+		}
+	}
+}
+
 func (f *File) check() error {
 	now, err := read(f.Path)
 	switch {
