@@ -39,6 +39,8 @@ type fakeDaemon struct {
 	steps   []*client.Step
 	entries []*client.LogEntry
 	traffic []*devproxyv1.StreamTrafficResponse
+	states  []*client.Status
+	ends    chan struct{} // nil for a daemon that does not end
 
 	mu       sync.Mutex
 	restarts []*devproxyv1.RestartRequest
@@ -75,7 +77,10 @@ func (d *fakeDaemon) StreamLogs(r *devproxyv1.StreamLogsRequest, stream grpc.Ser
 		}
 	}
 	if r.GetFollow() {
-		<-stream.Context().Done()
+		select {
+		case <-d.ends:
+		case <-stream.Context().Done():
+		}
 	}
 	return nil
 }
@@ -120,6 +125,12 @@ func newProject(t *testing.T) project.Project {
 
 func (d *fakeDaemon) serve(t *testing.T, p project.Project) {
 	t.Helper()
+	t.Cleanup(d.start(t, p))
+}
+
+// start serves until stop is called.
+func (d *fakeDaemon) start(t *testing.T, p project.Project) (stop func()) {
+	t.Helper()
 	socket, err := p.Socket("")
 	if err == nil {
 		err = p.EnsureDirs()
@@ -135,12 +146,12 @@ func (d *fakeDaemon) serve(t *testing.T, p project.Project) {
 	devproxyv1.RegisterControlServiceServer(server, d)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
-	t.Cleanup(func() {
+	return func() {
 		server.Stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	})
+	}
 }
 
 type outcome struct {
@@ -160,9 +171,18 @@ func ctl(args ...string) outcome {
 
 // ctlUntil runs a command that ends with Ctrl-C, which it gets as soon as it has
 // printed text to stdout.
-func ctlUntil(text string, args ...string) outcome {
+func ctlUntil(text string, args ...string) outcome { return ctlWhen(args, when{text: text}) }
+
+// when says what is done as soon as a text was printed; nil is a person's Ctrl-C.
+type when struct {
+	text string
+	do   func()
+}
+
+// ctlWhen runs a command to which things happen, one after the other.
+func ctlWhen(args []string, events ...when) outcome {
 	var stderr bytes.Buffer
-	stdout := awaiting{text: text, reached: func() { _ = syscall.Kill(os.Getpid(), syscall.SIGINT) }}
+	stdout := eventful{events: events}
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(&stdout)
@@ -171,18 +191,20 @@ func ctlUntil(text string, args ...string) outcome {
 	return outcome{code, stdout.written.String(), stderr.String()}
 }
 
-// awaiting calls reached when text was written to it.
-type awaiting struct {
+type eventful struct {
 	written strings.Builder
-	text    string
-	reached func()
+	events  []when
 }
 
-func (w *awaiting) Write(p []byte) (int, error) {
+func (w *eventful) Write(p []byte) (int, error) {
 	w.written.Write(p)
-	if w.reached != nil && strings.Contains(w.written.String(), w.text) {
-		w.reached()
-		w.reached = nil
+	for len(w.events) > 0 && strings.Contains(w.written.String(), w.events[0].text) {
+		do := w.events[0].do
+		w.events = w.events[1:]
+		if do == nil {
+			do = func() { _ = syscall.Kill(os.Getpid(), syscall.SIGINT) }
+		}
+		do()
 	}
 	return len(p), nil
 }

@@ -197,7 +197,10 @@ func (f *follower) follow(ctx context.Context, c *client.Client) error {
 	})
 }
 
-func printLine(out io.Writer, e *client.LogEntry) error {
+func printLine(out io.Writer, e *client.LogEntry) error { return write(out, logLine(e)+"\n") }
+
+// logLine is an entry as a person reads it, with its styles.
+func logLine(e *client.LogEntry) string {
 	source := client.SourceName(e.GetSource())
 	label := source
 	if e.GetGeneration() != 0 {
@@ -212,7 +215,7 @@ func printLine(out io.Writer, e *client.LogEntry) error {
 		text = style.Render(text)
 	}
 	at := faint.Render(e.GetTime().AsTime().Local().Format("15:04:05.000"))
-	return writef(out, "%s %s %s\n", at, sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), text)
+	return fmt.Sprintf("%s %s %s", at, sourceStyle(source).Render(fmt.Sprintf("%-10s", label)), text)
 }
 
 func printJSON(out io.Writer, e *client.LogEntry) error {

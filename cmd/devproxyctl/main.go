@@ -36,7 +36,7 @@ Data goes to stdout, messages to stderr.
 	}
 	target.AddFlags(root)
 	root.AddCommand(newInit(target), newRegister(target), newUnregister(target))
-	root.AddCommand(newStatus(target), newStart(target), newStop(target), newRestart(target), newBuild(target), newLogs(target), newTrace(target), newList(), newDoctor(target), newVersion(target))
+	root.AddCommand(newStatus(target), newTop(target), newStart(target), newStop(target), newRestart(target), newBuild(target), newLogs(target), newTrace(target), newList(), newDoctor(target), newVersion(target))
 	root.AddCommand(newTools(target), newCall(target), newResources(target), newPrompts(target))
 	addCompletions(root, target)
 	return root

@@ -24,16 +24,24 @@ import (
 const jsonVersion = 1
 
 func newStatus(target *cli.Target) *cobra.Command {
-	var asJSON, showSecrets bool
+	var asJSON, showSecrets, watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the backend, the attached clients, the build and what is watched",
 		Long: `Show the state of the backend, the daemon, the attached clients, the last build
-and what is watched. Values that look secret are masked. It starts nothing.`,
+and what is watched. Values that look secret are masked. It starts nothing.
+
+With --watch the page stays and is drawn again whenever something changes, until
+Ctrl-C or q. If the daemon ends it says so and waits for the next one. Where there
+is no terminal each change is a block of its own, and with --json a line.`,
 		Example: `  devproxyctl status
+  devproxyctl status --watch
   devproxyctl status --json | jq .status.backend.state`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch {
+				return watchStatus(cmd, target, asJSON, showSecrets)
+			}
 			c, _, err := target.Dial(cmd)
 			if err != nil {
 				return err
@@ -51,6 +59,7 @@ and what is watched. Values that look secret are masked. It starts nothing.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with every change until Ctrl-C")
 	cmd.Flags().BoolVar(&showSecrets, "show-secrets", false, "do not mask what looks secret")
 	return cmd
 }
@@ -81,14 +90,20 @@ func terminalWidth(out io.Writer) int {
 // printStatus writes the status as a person reads it: one block a subject, its
 // name in the margin. Lines are wrapped at width, unless that is 0.
 func printStatus(out io.Writer, status *client.Status, now time.Time, width int) error {
+	return write(out, statusPage(status, now, width))
+}
+
+// statusPage is what printStatus writes, with its styles.
+func statusPage(status *client.Status, now time.Time, width int) string {
 	status = printable(status)
 	p := page{now: now, width: width}
 	p.daemon(status.GetDaemon())
 	p.backend(status.GetBackend())
 	p.build(status.GetBuild())
+	p.buildWatch(status.GetBuildWatch())
 	p.watch(status.GetWatch())
 	p.sessions(status.GetSessions(), status.GetBackend().GetGeneration())
-	return write(out, p.text.String())
+	return p.text.String()
 }
 
 // printable is a copy of the status in which what servers, clients and builds
@@ -184,12 +199,24 @@ func (p *page) backend(b *client.Backend) {
 	p.exit(b)
 }
 
+// shownExits is how many generations before the last one the page tells.
+const shownExits = 3
+
 func (p *page) exit(b *client.Backend) {
 	exit := b.GetLastExit()
 	if exit == nil {
 		return
 	}
 	p.row("", "generation %d ended %s ago: %s (%s)", exit.GetGeneration(), p.since(exit.GetTime()), exit.GetStatus(), exit.GetReason())
+	var earlier []string
+	for _, g := range slices.Backward(b.GetHistory()) {
+		if g.GetExit() != nil && g.GetNumber() < exit.GetGeneration() && len(earlier) < shownExits {
+			earlier = append(earlier, fmt.Sprintf("#%d %s ago (%s)", g.GetNumber(), p.since(g.GetExit().GetTime()), g.GetExit().GetReason()))
+		}
+	}
+	if len(earlier) > 0 {
+		p.row("", "before it: %s", strings.Join(earlier, ", "))
+	}
 	// What an orderly stop printed is of no interest.
 	if name := client.StateName(b.GetState()); name != "failed" && name != "backoff" {
 		return

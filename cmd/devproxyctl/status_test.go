@@ -56,9 +56,15 @@ func statuses() map[string]*client.Status {
 					Generation: 2, Time: ago(62 * time.Second), Status: "exited with status 0", Reason: "restart",
 					StderrTail: []string{"nobody reads this"},
 				},
+				History: []*client.Generation{
+					{Number: 1, StartTime: ago(20 * time.Minute), Exit: &devproxyv1.Exit{Generation: 1, Time: ago(10 * time.Minute), Status: "exited with status 1", Reason: "crash"}},
+					{Number: 2, StartTime: ago(9 * time.Minute), Exit: &devproxyv1.Exit{Generation: 2, Time: ago(62 * time.Second), Status: "exited with status 0", Reason: "restart"}},
+					{Number: 3, StartTime: ago(62 * time.Second)},
+				},
 			},
-			Build: &client.BuildRun{Command: "npm run build", StartTime: ago(70 * time.Second), Duration: durationpb.New(7300 * time.Millisecond), Ok: true},
-			Watch: &client.Watch{Paths: []string{"dist", "assets"}, Mode: "poll", Files: 1, LastChanged: "dist/index.js", LastChangeTime: ago(63 * time.Second), Overflows: 2},
+			Build:      &client.BuildRun{Command: "npm run build", StartTime: ago(70 * time.Second), Duration: durationpb.New(7300 * time.Millisecond), Ok: true},
+			BuildWatch: &client.BuildWatch{Command: "tsc --watch", Pid: 4800, StartTime: ago(time.Hour), Restarts: 2, Tail: []string{"Found 0 errors."}},
+			Watch:      &client.Watch{Paths: []string{"dist", "assets"}, Mode: "poll", Files: 1, LastChanged: "dist/index.js", LastChangeTime: ago(63 * time.Second), Overflows: 2},
 			Sessions: []*client.Session{
 				{
 					Id: 1, ClientName: "claude-code", ClientVersion: "2.0", ProtocolEra: "legacy", ProtocolVersion: "2025-11-25",

@@ -53,11 +53,24 @@ func plain() bool { return os.Getenv("NO_COLOR") != "" }
 // write writes a text with its styles where out is a terminal that shows them,
 // and without where it is none or NO_COLOR is set.
 func write(out io.Writer, text string) error {
-	if plain() {
-		text = cli.Printable(text)
-	}
-	_, err := lipgloss.Fprint(out, text)
+	_, err := lipgloss.Fprint(out, styled(text))
 	return err
+}
+
+// styled is a text with its styles, or without if they are not wanted.
+func styled(text string) string {
+	if plain() {
+		return cli.Printable(text)
+	}
+	return text
+}
+
+// cut shortens a line with styles to so many columns.
+func cut(line string, columns int) string {
+	if lipgloss.Width(line) <= columns {
+		return line
+	}
+	return lipgloss.NewStyle().MaxWidth(columns).Render(line)
 }
 
 func writef(out io.Writer, format string, args ...any) error {
