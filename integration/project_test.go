@@ -293,7 +293,8 @@ type status struct {
 		Message string
 		Tail    []string
 	}
-	Watch struct {
+	BuildWatch *buildWatch
+	Watch      struct {
 		Paths        []string
 		Mode         string
 		Files        number

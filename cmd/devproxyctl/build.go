@@ -336,7 +336,9 @@ func (b *foregroundBuild) succeeded() error {
 	backend := status.GetBackend()
 	switch {
 	case restarted:
-		b.say("%s", describe(backend))
+		if line := describe(backend); line != tell.last {
+			b.say("%s", line)
+		}
 	case client.StateName(backend.GetState()) == "idle":
 		b.say("the backend is idle; it %s", backend.GetMessage())
 	default:
