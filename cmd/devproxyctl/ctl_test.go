@@ -370,7 +370,7 @@ func TestRestartCommand(t *testing.T) {
 		{Event: &devproxyv1.Step_Build{Build: &client.BuildRun{Ok: true, Duration: durationpb.New(2 * time.Second)}}},
 		step(&client.Backend{State: devproxyv1.BackendState_BACKEND_STATE_STARTING}),
 		step(&client.Backend{State: devproxyv1.BackendState_BACKEND_STATE_STARTING}),
-		step(&client.Backend{State: devproxyv1.BackendState_BACKEND_STATE_RUNNING, Generation: 3, Pid: 4711}),
+		step(&client.Backend{State: devproxyv1.BackendState_BACKEND_STATE_RUNNING, Generation: 3, Pid: 4711, Port: 3001}),
 		ending(true, ""),
 	}
 	d.serve(t, p)
@@ -378,10 +378,13 @@ func TestRestartCommand(t *testing.T) {
 	if o.code != cli.ExitOK || o.stdout != "running, generation 3, pid 4711, port 3001\n" {
 		t.Errorf("restart: %+v", o)
 	}
-	for _, want := range []string{"  compiling\n", "the build succeeded, after 2s\n", "] running, generation 3"} {
+	for _, want := range []string{"  compiling\n", "the build succeeded, after 2s\n", "] starting\n"} {
 		if !strings.Contains(o.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, o.stderr)
 		}
+	}
+	if strings.Contains(o.stderr, "running") {
+		t.Errorf("the end is told twice:\n%s", o.stderr)
 	}
 	if n := strings.Count(o.stderr, "starting"); n != 1 {
 		t.Errorf("a state that stays is told %d times:\n%s", n, o.stderr)
@@ -401,6 +404,29 @@ func TestRestartCommand(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, d.restarts, protocmp.Transform()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// Who waits hears what for, and once.
+func TestReassures(t *testing.T) {
+	p := newProject(t)
+	status := proto.CloneOf(statuses()["running"])
+	status.Backend.State, status.Backend.Message = devproxyv1.BackendState_BACKEND_STATE_STARTING, "waiting for port 3001\x1b[2J\nmore"
+	(&fakeDaemon{status: status}).serve(t, p)
+	socket, _ := p.Socket("")
+	c, err := client.Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errors.New("nothing is said"))
+	defer cancel()
+	out := eventful{events: []when{{"still ", cancel}}}
+	tell := teller{out: &out, began: time.Now(), keepsEnd: true}
+	tell.step(step(&client.Backend{State: devproxyv1.BackendState_BACKEND_STATE_RUNNING}))
+	tell.reassure(ctx, c, 20*time.Millisecond)
+	if got := out.written.String(); !strings.Contains(got, `] still starting: waiting for port 3001\x1b[2J`+"\n") || strings.Count(got, "\n") != 2 || !strings.Contains(got, "] running\n") {
+		t.Errorf("it says %q", got)
 	}
 }
 

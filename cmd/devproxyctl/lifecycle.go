@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,16 +120,28 @@ type operation func(c *client.Client, ctx context.Context, step func(*client.Ste
 // come to on stdout. It closes c.
 func follow(cmd *cobra.Command, c *client.Client, do operation) error {
 	defer func() { _ = c.Close() }()
-	tell := teller{out: cmd.ErrOrStderr(), began: time.Now()}
-	err := do(c, cmd.Context(), tell.step)
+	tell := teller{out: cmd.ErrOrStderr(), began: time.Now(), keepsEnd: true}
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	var reassuring sync.WaitGroup
+	reassuring.Go(func() { tell.reassure(ctx, c, reassureAfter) })
+	err := do(c, ctx, tell.step)
+	cancel(nil)
+	reassuring.Wait()
 	if err != nil {
+		tell.release("")
 		return err
 	}
 	status, err := c.Status(cmd.Context(), false)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), describe(status.GetBackend()))
+	out := cmd.OutOrStdout()
+	end := describe(status.GetBackend())
+	tell.release(end)
+	if terminalWidth(out) > 0 {
+		end += ", after " + short(time.Since(tell.began))
+	}
+	_, err = fmt.Fprintln(out, end)
 	return err
 }
 
@@ -137,21 +150,102 @@ type teller struct {
 	out    io.Writer
 	prefix string // of each line that is not a build's
 	began  time.Time
-	last   string
+	// keepsEnd has it keep a state that may be the last back until another one
+	// follows, for it is told elsewhere; see release.
+	keepsEnd bool
+
+	mu    sync.Mutex
+	last  string
+	kept  string // a line
+	spoke time.Time
 }
 
 func (t *teller) step(step *client.Step) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spoke = time.Now()
+	b := step.GetBackend()
+	if b != nil && describe(b) == t.last {
+		return
+	}
+	_, _ = fmt.Fprint(t.out, t.kept)
+	t.kept = ""
 	switch {
-	case step.GetBackend() != nil:
-		if line := describe(step.GetBackend()); line != t.last {
-			t.last = line
-			_, _ = fmt.Fprintf(t.out, "%s%s %s\n", t.prefix, since(t.began), line)
+	case b != nil:
+		t.last = describe(b)
+		line := fmt.Sprintf("%s%s %s\n", t.prefix, since(t.began), t.last)
+		if state := client.StateName(b.GetState()); t.keepsEnd && (state == "running" || state == "idle") {
+			t.kept = line
+			return
 		}
+		_, _ = fmt.Fprint(t.out, line)
 	case step.GetBuild() != nil:
 		tellBuild(t.out, step.GetBuild())
 	default:
 		_, _ = fmt.Fprintf(t.out, "  %s\n", cli.PrintableLine(step.GetBuildOutput()))
 	}
+}
+
+// release tells what was kept back, unless that is the end, which is told
+// elsewhere.
+func (t *teller) release(end string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last != end {
+		_, _ = fmt.Fprint(t.out, t.kept)
+	}
+	t.kept = ""
+}
+
+// reassureAfter is how long a person who waits hears nothing.
+const reassureAfter = 5 * time.Second
+
+// reassure says what is waited for when nothing else is said for so long, until
+// ctx ends.
+func (t *teller) reassure(ctx context.Context, c *client.Client, silence time.Duration) {
+	ticker := time.NewTicker(silence / 5)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if t.silentFor() < silence {
+			continue
+		}
+		status, err := c.Status(ctx, false)
+		if err != nil {
+			continue // who asked hears of it
+		}
+		b := printable(status).GetBackend()
+		line := "still " + client.StateName(b.GetState())
+		if status.GetBuild().GetRunning() {
+			line = "still building"
+		}
+		if first, _, _ := strings.Cut(b.GetMessage(), "\n"); first != "" {
+			line += ": " + first
+		}
+		t.say(line)
+	}
+}
+
+func (t *teller) silentFor() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	latest := t.spoke
+	if latest.IsZero() {
+		latest = t.began
+	}
+	return time.Since(latest)
+}
+
+func (t *teller) say(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spoke = time.Now()
+	_, _ = fmt.Fprintf(t.out, "%s%s%s %s\n", t.kept, t.prefix, since(t.began), line)
+	t.kept = ""
 }
 
 // describe is a backend in one line.
