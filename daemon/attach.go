@@ -237,11 +237,11 @@ func receive(stream grpc.BidiStreamingServer[devproxyv1.AttachRequest, devproxyv
 	}
 }
 
-// assembly puts the chunks of one message together.
+// assembly is what is known of one message so far.
 type assembly struct {
-	data []byte
-	tail []byte // the end of one that is too long
-	size int64  // of what came, kept or not
+	pieces     client.Pieces
+	head, tail []byte // of one that is too long, and all that is kept of it
+	size       int64
 }
 
 // add takes a chunk and returns the message with the last one: its frame, or
@@ -250,26 +250,24 @@ func (a *assembly) add(chunk *devproxyv1.Chunk) (frame []byte, long *wire.TooLon
 	before := a.size
 	a.size += int64(len(chunk.GetData()))
 	switch {
-	case before > maxClientMessage: // the head and the tail are all that is kept
+	case before > maxClientMessage:
 		a.tail = wire.AppendTail(a.tail, chunk.GetData())
 	case a.size > maxClientMessage:
-		a.data = append(a.data, chunk.GetData()...)
-		a.tail = wire.AppendTail(nil, a.data)
-		a.data = slices.Clone(a.data[:longHead])
-	case a.data == nil && chunk.GetLast():
-		a.data = chunk.GetData()
+		a.pieces.Add(chunk.GetData())
+		data := a.pieces.Take()
+		a.head, a.tail = slices.Clone(data[:longHead]), wire.AppendTail(nil, data)
 	default:
-		a.data = append(a.data, chunk.GetData()...)
+		a.pieces.Add(chunk.GetData())
 	}
 	if !chunk.GetLast() {
 		return nil, nil, false
 	}
-	frame, tail, size := a.data, a.tail, a.size
+	whole := *a
 	*a = assembly{}
-	if size > maxClientMessage {
-		return nil, &wire.TooLongError{Size: size, Limit: maxClientMessage, Head: frame, Tail: tail}, true
+	if whole.size > maxClientMessage {
+		return nil, &wire.TooLongError{Size: whole.size, Limit: maxClientMessage, Head: whole.head, Tail: whole.tail}, true
 	}
-	return frame, nil, true
+	return whole.pieces.Take(), nil, true
 }
 
 // send pumps the session's messages to the client until the session has ended,

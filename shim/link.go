@@ -142,7 +142,7 @@ func (l *link) sendChunks(frame []byte) bool {
 
 // receive puts chunks together until the stream ends.
 func (l *link) receive() {
-	var message []byte
+	var message assembly
 	for {
 		frame, e := l.next(&message)
 		switch {
@@ -167,7 +167,7 @@ func (l *link) receive() {
 
 // next receives one message of the stream; message collects the chunks so far.
 // Nothing is returned for a chunk that is not the last one.
-func (l *link) next(message *[]byte) (frame []byte, e event) {
+func (l *link) next(message *assembly) (frame []byte, e event) {
 	response, err := l.stream.Recv()
 	if err != nil {
 		return nil, event{end: err}
@@ -178,25 +178,29 @@ func (l *link) next(message *[]byte) (frame []byte, e event) {
 	case *devproxyv1.AttachResponse_Closing:
 		return nil, event{closing: payload.Closing}
 	case *devproxyv1.AttachResponse_Chunk:
-		return collect(message, payload.Chunk)
+		return message.add(payload.Chunk)
 	}
 	return nil, event{} // of a newer daemon
 }
 
-func collect(message *[]byte, chunk *devproxyv1.Chunk) (frame []byte, e event) {
-	if len(*message)+len(chunk.GetData()) > maxMessage {
+// assembly is the chunks of one message so far.
+type assembly struct {
+	pieces client.Pieces
+	size   int
+}
+
+// add takes a chunk, and returns the message with the last one.
+func (a *assembly) add(chunk *devproxyv1.Chunk) (frame []byte, e event) {
+	a.size += len(chunk.GetData())
+	if a.size > maxMessage {
 		return nil, event{end: errMessageTooLong}
 	}
-	if *message == nil {
-		*message = chunk.GetData() // ours: gRPC has copied it
-	} else {
-		*message = append(*message, chunk.GetData()...)
-	}
+	a.pieces.Add(chunk.GetData()) // ours: protobuf has copied it
 	if !chunk.GetLast() {
 		return nil, event{}
 	}
-	frame, *message = *message, nil
-	return frame, event{}
+	a.size = 0
+	return a.pieces.Take(), event{}
 }
 
 // checkContract reports a daemon of another contract than this shim, which is of

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 )
 
 const (
@@ -16,8 +15,8 @@ const (
 	headSize = 4 << 10
 	// tailSize is how much of its end is kept: enough for the envelope behind a large result.
 	tailSize = 1 << 10
-	// keepBuffer is the largest write buffer kept between frames, so that one large result does not hold
-	// its size in memory for the rest of a connection.
+	// keepBuffer is the largest frame that is copied to be written, and so what a connection may keep in memory
+	// between frames: the most that a user may give a Linux pipe.
 	keepBuffer = 1 << 20
 )
 
@@ -59,39 +58,41 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
-// line returns the next line, or the stream's error if there is none.
+// line returns the next line, or the stream's error if there is none. The parts of a long one are kept apart until
+// its end is there, so that each byte is copied twice, however long it is.
 func (r *Reader) line() ([]byte, error) {
-	var line []byte
+	var parts [][]byte
+	size := 0
 	for {
 		part, err := r.src.ReadSlice('\n')
 		ended := err == nil || errors.Is(err, io.EOF)
 		if !ended && !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, err
 		}
-		if len(line)+len(part) == 0 {
+		size += len(part)
+		if size == 0 {
 			return nil, err // only at the end of the stream
 		}
-		line = append(grown(line, len(part)), part...)
 		if ended {
-			line = chomp(line)
+			line := chomp(joined(parts, part))
 			if r.exceeded(len(line)) {
 				return nil, r.tooLong(line)
 			}
 			return line, nil
 		}
-		if r.exceeded(len(line) - 1) { // its last byte may be the "\r" of a "\r\n"
-			return nil, r.discard(line)
+		if r.exceeded(size - 1) { // its last byte may be the "\r" of a "\r\n"
+			return nil, r.discard(joined(parts, part))
 		}
+		parts = append(parts, bytes.Clone(part))
 	}
 }
 
-// grown makes room for n more bytes. It doubles what there is, where append would add a quarter to a large slice
-// and copy a long line over and over.
-func grown(line []byte, n int) []byte {
-	if len(line) > 0 && cap(line)-len(line) < n {
-		return slices.Grow(line, max(n, len(line)))
+// joined returns the parts and the last one in a slice of its own.
+func joined(parts [][]byte, last []byte) []byte {
+	if len(parts) == 0 {
+		return bytes.Clone(last)
 	}
-	return line
+	return bytes.Join(append(parts, last), nil)
 }
 
 func (r *Reader) exceeded(size int) bool { return r.limit > 0 && size > r.limit }
@@ -137,9 +138,9 @@ type Writer struct {
 // NewWriter writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{dst: w} }
 
-// Write writes the frame and its newline in one call, and at once: both official TypeScript clients lose a
-// progress notification that they read together with its result, so frames are never gathered, and never
-// torn. A frame that holds newlines between its tokens, as a pretty-printed HTTP body does, is compacted; one
+// Write writes the frame and its newline in one call, unless it is larger than any pipe, and at once: both official
+// TypeScript clients lose a progress notification that they read together with its result, so frames are never
+// gathered, and never torn. A frame that holds newlines between its tokens, as a pretty-printed HTTP body does, is compacted; one
 // that is then still no line is refused.
 func (w *Writer) Write(frame []byte) error {
 	if bytes.IndexByte(frame, '\n') >= 0 {
@@ -149,10 +150,15 @@ func (w *Writer) Write(frame []byte) error {
 		}
 		frame = compact
 	}
+	if len(frame) > keepBuffer {
+		// More than a pipe takes at once anyway, and much to copy for one byte.
+		if _, err := w.dst.Write(frame); err != nil {
+			return err
+		}
+		_, err := w.dst.Write([]byte{'\n'})
+		return err
+	}
 	w.buf = append(append(w.buf[:0], frame...), '\n')
 	_, err := w.dst.Write(w.buf)
-	if cap(w.buf) > keepBuffer {
-		w.buf = nil
-	}
 	return err
 }
