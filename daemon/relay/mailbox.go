@@ -21,13 +21,13 @@ type mailbox struct {
 	events []event
 	bytes  int
 	closed bool
-	space  chan struct{} // closed when the loop has taken everything
+	space  chan struct{} // closed when the loop has taken everything; nil while nobody waits for that
 
 	ready chan struct{} // holds a token while there may be something to take
 }
 
 func newMailbox() *mailbox {
-	return &mailbox{space: make(chan struct{}), ready: make(chan struct{}, 1)}
+	return &mailbox{ready: make(chan struct{}, 1)}
 }
 
 // post queues an event and reports whether anybody will handle it.
@@ -70,7 +70,13 @@ func (m *mailbox) postMessage(e event, size int, abandon <-chan struct{}) {
 func (m *mailbox) full() (bool, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.bytes > mailboxLimit && !m.closed, m.space
+	if m.bytes <= mailboxLimit || m.closed {
+		return false, nil
+	}
+	if m.space == nil {
+		m.space = make(chan struct{})
+	}
+	return true, m.space
 }
 
 // take empties the mailbox.
@@ -84,8 +90,10 @@ func (m *mailbox) take() []event {
 
 func (m *mailbox) empty() {
 	m.events, m.bytes = nil, 0
-	close(m.space)
-	m.space = make(chan struct{})
+	if m.space != nil {
+		close(m.space)
+		m.space = nil
+	}
 }
 
 // close makes every later post fail and returns what nobody will handle now.
