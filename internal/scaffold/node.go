@@ -261,6 +261,32 @@ func (n *nodeProject) buildCommand() string {
 	return ""
 }
 
+// watchScripts are those by which a package is built continuously.
+var watchScripts = []string{"watch", "dev", "build:watch", "watch:build"}
+
+// watchCommand is the script by which the package is built whenever a source
+// changes; "" if there is none. One that also runs something would run the server
+// beside devproxy.
+func (n *nodeProject) watchCommand() string {
+	for _, script := range watchScripts {
+		words, err := config.SplitWords(n.Scripts[script])
+		if err != nil {
+			continue
+		}
+		_, words = splitAssignments(words)
+		if len(words) > 1 && words[0] == "npx" {
+			words = words[1:]
+		}
+		watches := slices.ContainsFunc(words, func(word string) bool {
+			return slices.Contains([]string{"-w", "--watch", "-watch"}, word)
+		})
+		if watches && slices.Contains([]string{"tsc", "tsup"}, words[0]) && !slices.Contains(words, "--onSuccess") {
+			return n.pm + " run " + script
+		}
+	}
+	return ""
+}
+
 func (n *nodeProject) buildWhy() string {
 	switch {
 	case n.Scripts["build"] != "":

@@ -27,6 +27,10 @@ func (p *Plan) TOML() []byte {
 		w.comment("From: " + p.buildWhy + ".")
 		w.set("command", clients.QuoteTOML(p.build))
 	}
+	if p.builder != "" {
+		w.comment("A command that goes on building whenever a source changes, as long as the daemon runs.")
+		w.line("# watch = " + clients.QuoteTOML(p.builder))
+	}
 	w.either("build", "timeout", p.buildTimeout)
 	w.table("watch")
 	w.comment("What the server runs from; a change restarts it. Here: " + p.watchWhy + ".")

@@ -82,6 +82,8 @@ type launch struct {
 	path, health string
 	build        string
 	buildTimeout string
+	// builder is a command that builds continuously, for a comment.
+	builder string
 	// watch is what to watch, where the command alone does not say it.
 	watch       []string
 	watchWhy    string
@@ -269,6 +271,9 @@ func (p *Plan) decideBuild(src Source, look *findings, file string) {
 		}
 	default:
 		p.buildWhy = "none: nothing says how it is built"
+	}
+	if p.build != "" && look.node != nil && look.node.usedBy(p.command) {
+		p.builder = look.node.watchCommand()
 	}
 }
 
