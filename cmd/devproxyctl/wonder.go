@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -89,7 +91,7 @@ func waitingFor(status *client.Status, p project.Project) (reason string, hopele
 		return "", false
 	case state == "building" || status.GetBuild().GetRunning():
 		return "the build: " + status.GetBuild().GetCommand(), false
-	case status.GetWatch().GetEntryMissing():
+	case status.GetWatch().GetEntryMissing() && !isThere(p, status.GetWatch().GetEntry()):
 		reason = status.GetWatch().GetEntry() + ", which is missing or empty"
 		if c, err := config.Load(p.Root); err == nil && c.Build.Command.Configured() {
 			return fmt.Sprintf("%s: build it (%s, or \"devproxyctl restart --rebuild\")", reason, c.Build.Command), true
@@ -102,4 +104,13 @@ func waitingFor(status *client.Status, p project.Project) (reason string, hopele
 		}
 		return "the server: " + reason, false
 	}
+}
+
+// isThere reports whether a file has come that the daemon has not seen yet.
+func isThere(p project.Project, entry string) bool {
+	if !filepath.IsAbs(entry) {
+		entry = filepath.Join(p.Root, entry)
+	}
+	info, err := os.Stat(entry)
+	return err == nil && info.Size() > 0
 }
