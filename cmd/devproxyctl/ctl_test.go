@@ -383,7 +383,7 @@ func TestRestartCommand(t *testing.T) {
 			t.Errorf("stderr lacks %q:\n%s", want, o.stderr)
 		}
 	}
-	if strings.Contains(o.stderr, "running") {
+	if strings.Contains(o.stderr, "] running") {
 		t.Errorf("the end is told twice:\n%s", o.stderr)
 	}
 	if n := strings.Count(o.stderr, "starting"); n != 1 {
