@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -190,29 +189,16 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// A compiler that watches the sources turns a save into a new server.
+// With a compiler that the daemon keeps running, a save is all that a person does.
 func TestExampleIsWatched(t *testing.T) {
 	t.Parallel()
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("needs npm:", err)
+	}
 	e := examples[0]
 	p := newExample(t, e)
-	// As "npm run watch", less npm, which would not pass on the end.
-	compiler := exec.Command("node", "node_modules/.bin/tsc", "--watch", "--preserveWatchOutput")
-	output := &lockedBuffer{}
-	compiler.Dir, compiler.Stdout, compiler.Stderr = p.root, output, output
-	// The compiler proper is a child of what Node runs.
-	compiler.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := compiler.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Kill(-compiler.Process.Pid, syscall.SIGKILL); err != nil {
-			t.Error(err)
-		}
-		_ = compiler.Wait()
-		if t.Failed() {
-			t.Logf("tsc: %s", output)
-		}
-	})
+	p.edit(t, "devproxy.toml", "[build]", "[build]\nwatch = \"npm run watch\"")
+	p.startDaemon(t)
 	call := append([]string{"call", e.tool}, e.args...)
 	if got := strings.TrimSpace(p.ctl(t, call...)); got != e.want {
 		t.Errorf("%v gave %q, want %q", call, got, e.want)
