@@ -186,7 +186,7 @@ func programOf(c config.Command) string {
 	if len(c.Argv) > 0 {
 		return c.Argv[0]
 	}
-	for _, word := range strings.Fields(c.Script) {
+	for word := range strings.FieldsSeq(c.Script) {
 		switch name, _, assigns := strings.Cut(word, "="); {
 		case assigns && name != "" && !strings.ContainsAny(name, `/\"'$`):
 			continue // a variable for the command that follows
