@@ -35,11 +35,11 @@ var house = map[string]struct {
 	},
 	"cmd/devproxyctl": {
 		[]string{
-			"api/client", "internal/cli", "internal/clients", "internal/config", "internal/doctor", "internal/project", "internal/rewrite", "internal/scaffold",
+			"api/client", "internal/cli", "internal/clients", "internal/config", "internal/doctor", "internal/process", "internal/project", "internal/rewrite", "internal/scaffold",
 			"internal/wire", "shim",
 		},
 		"ctl is a client: what it shows it asks the daemon for, and a tool it calls as any client does, through a shim; what it writes are the files of persons and " +
-			"clients, which no daemon touches",
+			"clients, which no daemon touches, and what it runs is a person's own build, in his terminal",
 	},
 	"cmd/devproxy-shim": {
 		[]string{"api/client", "internal/cli", "internal/project", "shim"},
