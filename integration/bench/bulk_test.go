@@ -214,3 +214,49 @@ func storm(t testing.TB, p *peer, n int, frame func(int) []byte, stop <-chan str
 		}
 	}
 }
+
+// measureWork is what the programs do for a message, in CPU time, which does not
+// depend on who else is on the machine as the time that passes does.
+func measureWork(t *testing.T) []line {
+	w := newWorld(t)
+	_, through, bare := ways(t, w, legacy, w.raw(t))
+	server := func(p *peer) func(testing.TB) time.Duration {
+		return func(t testing.TB) time.Duration { t.Helper(); return cpu(t, p.pid()) }
+	}
+	daemon := w.pid(t)
+	ran := map[string]func(testing.TB) time.Duration{
+		"the daemon": func(t testing.TB) time.Duration { t.Helper(); return cpu(t, daemon) },
+		"the shim":   server(through),
+	}
+	big := func(id int) []byte { return legacy.tool(id, "big", fmt.Sprintf(`"n":%d`, 9<<20)) }
+	var lines []line
+	for _, work := range []struct {
+		name  string
+		n     int
+		frame func(int) []byte
+		unit  string
+		per   time.Duration
+	}{
+		{"a small call", 1000, legacy.echo, "µs", time.Microsecond},
+		{"a result of 9 MiB", 5, big, "ms", time.Millisecond},
+	} {
+		during := func(p *peer, ran func(testing.TB) time.Duration) way {
+			call := calls(work.n, p, work.frame)
+			return func(t testing.TB) []float64 {
+				t.Helper()
+				before := ran(t)
+				call(t)
+				return []float64{float64(ran(t)-before) / float64(work.n) / float64(work.per)}
+			}
+		}
+		for _, who := range []string{"the daemon", "the shim"} {
+			floor := during(bare, server(bare))
+			if who == "the daemon" {
+				floor = nil // which has as many servers as clients
+			}
+			lines = append(lines, contest(t, "CPU of "+who+" for "+work.name, work.unit, *roundsFlag,
+				nil, during(through, ran[who]), floor, p50(target{}))...)
+		}
+	}
+	return lines
+}

@@ -73,6 +73,8 @@ type peer struct {
 	files   []io.Closer
 	errors  *tail
 	line    []byte
+	reading *os.File
+	until   time.Time // the deadline of reading
 }
 
 // tail keeps the beginning of what a process says on stderr.
@@ -106,7 +108,7 @@ func start(t testing.TB, env []string, command ...string) *peer {
 	}
 	stdin.Close()
 	stdout.Close()
-	p.in, p.out, p.files = in, bufio.NewReaderSize(out, 64<<10), []io.Closer{in, out}
+	p.in, p.out, p.files, p.reading = in, bufio.NewReaderSize(out, 64<<10), []io.Closer{in, out}, out
 	return p
 }
 
@@ -139,6 +141,12 @@ func (p *peer) send(t testing.TB, frame []byte) {
 // next returns the next response.
 func (p *peer) next(t testing.TB) []byte {
 	t.Helper()
+	if now := time.Now(); p.reading != nil && p.until.Sub(now) < patience/2 { // not for each line
+		p.until = now.Add(patience)
+		if err := p.reading.SetReadDeadline(p.until); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for {
 		line, err := p.out.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {

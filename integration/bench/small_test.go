@@ -206,8 +206,14 @@ func measureStdio(t *testing.T) []line {
 			typescript(t, w, e.server, bareRelay(t, w, s, socket)...),
 			p50(ratioAtMost(2)), p99())...)
 	}
+	return lines
+}
+
+// measureBare measures with a client that costs nothing, and so what devproxy costs
+// alone: ratios that no user meets.
+func measureBare(t *testing.T) []line {
 	w := newWorld(t)
-	lines = append(lines, smallStdio(t, w, legacy, w.sdk(t, "stdio"), "client that costs nothing, go-sdk server")...)
+	lines := smallStdio(t, w, legacy, w.sdk(t, "stdio"), "client that costs nothing, go-sdk server")
 	w = newWorld(t)
 	return append(lines, smallStdio(t, w, modern, w.raw(t), "neither end costs anything")...)
 }
@@ -225,8 +231,6 @@ func bareRelay(t *testing.T, w *world, s server, socket string) []string {
 	return []string{program(t, "floor"), "client", socket}
 }
 
-// smallStdio measures with a client that costs nothing, and so what devproxy costs
-// alone: a ratio that no user meets.
 func smallStdio(t *testing.T, w *world, d dialect, s server, name string) []line {
 	t.Helper()
 	direct, through, bare := ways(t, w, d, s)

@@ -27,8 +27,9 @@ import (
 )
 
 const (
-	window   = 1 << 20
-	pipeSize = 64 << 10
+	window      = 1 << 20
+	pipeSize    = 64 << 10
+	messageSize = 16 << 20
 )
 
 func main() {
@@ -120,6 +121,7 @@ func serve(socket string, handle func(grpc.ServerStream) error) error {
 		return err
 	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(plain{}), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
+		grpc.MaxRecvMsgSize(messageSize),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return handle(stream) }))
 	return server.Serve(listener)
 }
@@ -127,7 +129,7 @@ func serve(socket string, handle func(grpc.ServerStream) error) error {
 func carry(socket string) error {
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plain{})))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plain{}), grpc.MaxCallRecvMsgSize(messageSize)))
 	if err != nil {
 		return err
 	}
@@ -136,28 +138,25 @@ func carry(socket string) error {
 	if err != nil {
 		return err
 	}
-	var back sync.WaitGroup
-	var received error
-	back.Go(func() {
+	ends := make(chan error, 2) // the first one ends the process, whatever the other waits for
+	go func() {
 		for {
 			var message []byte
-			if received = stream.RecvMsg(&message); received != nil {
-				return
+			err := stream.RecvMsg(&message)
+			if err == nil {
+				_, err = os.Stdout.Write(message)
 			}
-			if _, received = os.Stdout.Write(message); received != nil {
+			if err != nil {
+				ends <- err
 				return
 			}
 		}
-	})
-	err = eachLine(os.Stdin, func(line []byte) error { return stream.SendMsg(&line) })
-	if err == nil {
-		err = stream.CloseSend()
+	}()
+	go func() { ends <- eachLine(os.Stdin, func(line []byte) error { return stream.SendMsg(&line) }) }()
+	if err := <-ends; !errors.Is(err, io.EOF) {
+		return err
 	}
-	back.Wait()
-	if errors.Is(received, io.EOF) {
-		received = nil
-	}
-	return errors.Join(err, received)
+	return nil
 }
 
 // relay gives each stream a server of its own: clients open a second one to find
