@@ -102,7 +102,7 @@ var house = map[string]struct {
 		[]string{"internal/clients", "internal/config"},
 		"a guess at a configuration is a function of a project's files: it runs and writes nothing",
 	},
-	"internal/manual":  {nil, "a man page is a function of what a command says of itself"},
+	"internal/manual": {nil, "a man page is a function of what a command says of itself"},
 	"internal/doctor": {
 		[]string{
 			"api/client", "internal/clients", "internal/config", "internal/port", "internal/process", "internal/project", "internal/rewrite", "watch",
