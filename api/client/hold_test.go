@@ -22,7 +22,7 @@ type holdFunc struct {
 
 func (f holdFunc) HoldChanges(s holdStream) error { return f.hold(s) }
 
-func outcomeStep(message string) *Step {
+func endOf(message string) *Step {
 	return &Step{Event: &devproxyv1.Step_Outcome{Outcome: &devproxyv1.Outcome{Ok: message == "", Message: message}}}
 }
 
@@ -48,7 +48,7 @@ func TestHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := control(t, holdFunc{hold: func(s holdStream) error {
 				first, err := receive(s, nil)
-				last, lastErr := receive(s, up, outcomeStep(test.outcome))
+				last, lastErr := receive(s, up, endOf(test.outcome))
 				if end := last.GetEnd(); first.GetCommand() != "make" || end.GetOk() != (test.message == "") || end.GetMessage() != test.message {
 					t.Errorf("received %v and %v", first, last)
 				}
