@@ -169,7 +169,7 @@ func TestLookDaemonAndBackend(t *testing.T) {
 		t.Fatal(err)
 	}
 	at.statusErr = errors.Join(client.ErrNotServing)
-	wantFinding(t, lookDaemon(t.Context(), at), Problem, "does not answer", "SIGKILL", "pid 4711")
+	wantFinding(t, lookDaemon(t.Context(), at), Problem, "pid 4711 does not answer", "SIGKILL")
 
 	at.statusErr = nil
 	at.status = &client.Status{Daemon: &client.Daemon{Version: "v1", Pid: 7}, Backend: &client.Backend{

@@ -22,6 +22,8 @@ func lookDaemon(_ context.Context, f *facts) []Finding {
 				`"devproxyd start" starts one, and says why if it cannot; the whole of it is in `+f.Project.StartLog(), said...)
 		}
 		return one(OK, `none runs; the first client starts one, or "devproxyctl start"`)
+	case errors.Is(err, client.ErrHungUp):
+		return with(one(Warning, "it has just ended, or is about to"), "look again in a moment")
 	case errors.Is(err, client.ErrNotServing):
 		who := "its process"
 		if pid := f.Project.DaemonPID(); pid != 0 {
@@ -30,8 +32,11 @@ func lookDaemon(_ context.Context, f *facts) []Finding {
 				who += " (" + command + ")"
 			}
 		}
-		return with(one(Problem, "it does not answer: %v", err),
-			fmt.Sprintf("it is stopped or stuck: let it go on, or end %s with SIGKILL; the next daemon cleans up after it", who))
+		if pid := f.Project.DaemonPID(); pid != 0 && isStopped(pid) {
+			return with(one(Problem, "%s is stopped, and does not answer", who), fmt.Sprintf("let it go on: kill -CONT %d", pid))
+		}
+		return with(one(Problem, "%s does not answer within %s", who, checkPatience),
+			"it may be stuck: wait for it, or end it with SIGKILL; the next daemon cleans up after it")
 	case err != nil:
 		return with(one(Problem, "%v", err), "mend that first")
 	}
@@ -97,8 +102,11 @@ func lookLeftovers(_ context.Context, f *facts) []Finding {
 
 // lookBackend: how does it do?
 func lookBackend(_ context.Context, f *facts) []Finding {
-	if f.status == nil {
+	switch {
+	case errors.Is(f.statusErr, client.ErrNoDaemon):
 		return one(Skipped, "no daemon runs that would know")
+	case f.status == nil:
+		return one(Skipped, "the daemon does not answer")
 	}
 	b := f.status.GetBackend()
 	name := client.StateName(b.GetState())
@@ -137,10 +145,10 @@ func lookBackend(_ context.Context, f *facts) []Finding {
 func lookHandshake(ctx context.Context, f *facts) []Finding {
 	runs := client.StateName(f.status.GetBackend().GetState()) == "running"
 	switch {
-	case f.Handshake == nil || !runs && !f.Started:
-		return one(Skipped, "the backend does not run; --start starts it and tries")
 	case f.statusErr != nil && !errors.Is(f.statusErr, client.ErrNoDaemon):
 		return one(Skipped, "the daemon does not answer")
+	case f.Handshake == nil || !runs && !f.Started:
+		return one(Skipped, "the backend does not run; --start starts it and tries")
 	}
 	said, err := f.Handshake(ctx)
 	if err != nil {
