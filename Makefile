@@ -21,9 +21,11 @@ PROGRAMS := devproxyd devproxyctl devproxy-shim
 BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 RACE  := CGO_ENABLED=1 go test -race -shuffle=on
 
-# How long each fuzz target runs, and which benchmarks.
+# How long each fuzz target runs, which benchmarks, and which groups of rows of
+# integration/bench.
 FUZZTIME ?= 30s
 BENCH    ?= .
+ROWS     ?= .
 
 # What `make chaos` lives through: worlds of successive seeds, from a random one
 # if none is given, until the duration is over.
@@ -61,7 +63,7 @@ GO_FILES = $(shell find . -name '*.go' -not -path './api/devproxy/*' -not -path 
 
 .DEFAULT_GOAL := help
 .PHONY: help build install demo test test-short integration conformance chaos wine fmt fmt-check vet lint \
-	docs proto check-proto breaking fuzz bench man completions snapshot check-release clean
+	docs proto check-proto breaking fuzz bench bench-docs man completions snapshot check-release clean
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +82,7 @@ test: $(NODE)/$(INSTALLED) ## Run every test with the race detector (installs wh
 	$(RACE) $(UNIT_PACKAGES)
 	$(RACE) -count=1 -timeout=20m ./integration/...
 	go test -count=1 -run '$(BOUNDS)' ./integration
+	go test -count=1 -run '^TestBudget$$' ./integration/bench
 
 test-short: ## Run the tests that start no other program
 	go test -short ./...
@@ -145,8 +148,14 @@ fuzz: ## Run every fuzz target for FUZZTIME each
 		done; \
 	done
 
-bench: ## Run the benchmarks that BENCH matches
+MEASURE = go test -count=1 -v -timeout=30m -run '^TestMeasure$$' ./integration/bench -measure -rows '$(ROWS)'
+
+bench: $(NODE)/$(INSTALLED) ## Measure the programs beside their absence (ROWS), then run the benchmarks (BENCH)
+	$(MEASURE)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(UNIT_PACKAGES)
+
+bench-docs: $(NODE)/$(INSTALLED) ## Measure, and write what comes out into docs/performance.md
+	$(MEASURE) -page ../../docs/performance.md
 
 man: ## Write the man pages into MAN
 	@rm -rf '$(MAN)' && mkdir -p '$(MAN)/gz'

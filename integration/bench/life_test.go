@@ -252,4 +252,9 @@ func measureIdle(t *testing.T) []line {
 }
 
 // pause is for what happens while nothing does.
-func pause(d time.Duration) { <-time.After(d) }
+func pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-interrupted:
+	}
+}

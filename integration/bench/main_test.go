@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,7 +43,31 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
+// interrupted ends a measurement between two rounds, so that it leaves no daemon
+// behind. A second interrupt ends it at once.
+var interrupted = make(chan struct{})
+
+func heedInterrupt() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals)
+		close(interrupted)
+	}()
+}
+
+func isInterrupted() bool {
+	select {
+	case <-interrupted:
+		return true
+	default:
+		return false
+	}
+}
+
 func run(m *testing.M) int {
+	heedInterrupt()
 	if *binFlag != "" {
 		binDir = *binFlag
 		return m.Run()

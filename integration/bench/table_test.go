@@ -130,6 +130,9 @@ func contest(t *testing.T, name, unit string, rounds int, direct, devproxy, floo
 	ways := []way{direct, devproxy, floor}
 	all := make([][][]float64, len(ways)) // by way and round
 	for range rounds {
+		if isInterrupted() {
+			t.Fatal("interrupted")
+		}
 		for i, measure := range ways {
 			if measure != nil {
 				all[i] = append(all[i], measure(t))

@@ -217,6 +217,8 @@ func await(t testing.TB, what string, holds func() bool) {
 	defer ticker.Stop()
 	for !holds() {
 		select {
+		case <-interrupted:
+			t.Fatalf("interrupted while waiting for %s", what)
 		case <-deadline:
 			t.Fatalf("waited %v for %s", patience, what)
 		case <-ticker.C:
