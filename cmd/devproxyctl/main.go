@@ -35,9 +35,20 @@ Data goes to stdout, messages to stderr.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	target.AddFlags(root)
-	root.AddCommand(newInit(target), newRegister(target), newUnregister(target))
-	root.AddCommand(newStatus(target), newTop(target), newStart(target), newStop(target), newRestart(target), newBuild(target), newLogs(target), newTrace(target), newList(), newDoctor(target), newVersion(target))
-	root.AddCommand(newTools(target), newCall(target), newResources(target), newPrompts(target))
+	addGroup(root, "Set up:", newInit(target), newRegister(target), newUnregister(target), newDoctor(target))
+	addGroup(root, "See:", newStatus(target), newTop(target), newLogs(target), newTrace(target), newList())
+	addGroup(root, "Steer:", newStart(target), newStop(target), newRestart(target), newBuild(target))
+	addGroup(root, "Use the server, as a client does:", newTools(target), newCall(target), newResources(target), newPrompts(target))
+	root.AddCommand(newVersion(target))
 	addCompletions(root, target)
 	return root
+}
+
+// addGroup adds commands that help shows together.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+		root.AddCommand(cmd)
+	}
 }
