@@ -52,6 +52,7 @@ Exit codes: 0 no problem, though there may be warnings; 1 a problem; 2 wrong usa
 			if start && err == nil {
 				startErr = startBackend(cmd, target)
 			}
+			looked := cli.Waiting(cmd, "what does not answer")
 			findings := doctor.Examine(cmd.Context(), doctor.Patient{
 				Project: p, ProjectErr: err, Socket: target.SocketPath,
 				Program: client.Build{Program: cmd.Root().Name(), Version: cmd.Root().Version, Contract: client.Contract},
@@ -63,6 +64,7 @@ Exit codes: 0 no problem, though there may be warnings; 1 a problem; 2 wrong usa
 					return shakeHands(ctx, cmd, target, p)
 				},
 			})
+			looked()
 			if cmd.Context().Err() != nil {
 				return cmd.Context().Err()
 			}

@@ -44,6 +44,7 @@ func start(cmd *cobra.Command, target *cli.Target) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), startWithin, fmt.Errorf("no daemon after %s", startWithin))
 	defer cancel()
+	defer cli.Waiting(cmd, "the daemon")()
 	began := time.Now()
 	status, err := cli.Ensure(ctx, target.FromTerminal(p))
 	if err != nil {
@@ -102,6 +103,7 @@ func restart(cmd *cobra.Command, target *cli.Target) error {
 		// An older program takes nothing over from a newer one.
 		return cli.CheckBuild(cmd, status)
 	}
+	defer cli.Waiting(cmd, "the next daemon to take over")()
 	predecessor := status.GetDaemon().GetPid()
 	c, err := client.Replace(cmd.Context(), target.FromTerminal(p, "--succeeds", strconv.FormatInt(predecessor, 10)), old)
 	if err != nil {
@@ -153,6 +155,7 @@ start by themselves, are forgotten.`,
 const stopPoll = 10 * time.Millisecond
 
 func stop(cmd *cobra.Command, target *cli.Target) error {
+	defer cli.Waiting(cmd, "the backend and the daemon to end")()
 	ctx := cmd.Context()
 	waited := false
 	c, p, err := target.Find(ctx)
