@@ -59,6 +59,9 @@ func (f *feedback) changed(first time.Time, paths []string) {
 	f.suspects = common
 }
 
+// explained ends the suspicion because somebody tells that he has built.
+func (f *feedback) explained() { f.streak, f.awaiting = 0, false }
+
 // calm ends the suspicion when a start has stayed without a change.
 func (f *feedback) calm(now time.Time) {
 	if f.awaiting && now.Sub(f.lastStart) > feedbackWindow {

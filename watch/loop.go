@@ -156,6 +156,7 @@ func (l *loop) run(ctx context.Context) {
 		case request := <-l.w.verdicts:
 			// What was written just now may not have sent its events yet.
 			l.asking = append(l.asking, request)
+			l.feedback.explained()
 			l.touch()
 		case <-l.w.recheck:
 			l.next.look = true

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"path/filepath"
 	"strings"
@@ -442,6 +443,26 @@ func TestSettled(t *testing.T) {
 		}
 		release()
 		expect(t, w, time.Second)
+	})
+}
+
+// Whoever builds and says so is no feedback loop, however often.
+func TestSettledIsNoFeedback(t *testing.T) {
+	inBubble(t, Config{}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
+		for i := range 3 * feedbackStarts {
+			if _, err := w.Baseline(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			release := w.Hold()
+			g.write("a", fmt.Sprint(i))
+			release()
+			if verdict, after := settled(t, w); verdict.Change == 0 || after > time.Second {
+				t.Fatalf("of build %d it says %+v after %v", i, verdict, after)
+			}
+		}
+		if problem := w.Status().Problem; problem != "" {
+			t.Errorf("the problem is %q", problem)
+		}
 	})
 }
 

@@ -563,6 +563,37 @@ func TestLargeTree(t *testing.T) {
 	p.awaitChange("dist/pkg0/dir3/file301.js", "dist/pkg1/dir12/file1201.js", "dist/pkg1/dir19/new.js")
 }
 
+// Twenty thousand files are what there is where node_modules is bundled into dist.
+func TestTwentyThousandFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 20,000 files")
+	}
+	const n = 20_000
+	p := watchProject(t, Config{}, func(p *project) { fillTree(p.t, p.path("dist"), n) })
+	if files := p.Status().Files; files != n {
+		t.Fatalf("%d files", files)
+	}
+	began := time.Now()
+	p.awaitOnly("dist/pkg0/dir3/file301.js")
+	t.Logf("one change among %d files took %v", n, time.Since(began))
+
+	// A build that makes all of it anew, in place of the old, and the last file last.
+	p.mkdir("next")
+	fillTree(t, p.path("next/dist"), n)
+	p.write("next/dist/last.js", "1")
+	began = time.Now()
+	p.atOnce(func() {
+		p.remove("dist")
+		p.rename("next/dist", "dist")
+	})
+	p.awaitChange("dist/last.js", "dist/pkg0/dir3/file301.js")
+	t.Logf("all of them anew took %v", time.Since(began))
+	p.awaitOnly("dist/pkg1/dir12/file1201.js")
+	if status := p.Status(); status.Mode != Events || status.Problem != "" || status.Files != n+1 {
+		t.Errorf("the status is %+v", status)
+	}
+}
+
 func TestSameBuildOfLargeTree(t *testing.T) {
 	p := watchProject(t, Config{}, func(p *project) { fillTree(p.t, p.path("dist"), 2000) })
 	p.atOnce(func() {
