@@ -65,32 +65,44 @@ func measureStart(t *testing.T) []line {
 	w.use(t, w.raw(t))
 	keep := w.attach(t, modern)
 	defer keep.end(t)
-	const times = 10
-	empty := begin(times, w, "", program(t, "floor"), "start")
+	const starts = 10
+	empty := begin(starts, w, "", program(t, "floor"), "start")
 	lines := contest(t, "shim: exec to the answer of server/discover, warm daemon", "ms", *roundsFlag,
-		nil, begin(times, w, modern.hello, w.shim(t)...), empty, p50(ratioAtMost(3)))
+		nil, begin(starts, w, modern.hello, w.shim(t)...), empty, p50(ratioAtMost(3)))
 	return append(lines, contest(t, "shim: exec to the answer of initialize, warm daemon", "ms", *roundsFlag,
-		nil, begin(times, w, legacy.hello, w.shim(t)...), empty, p50(target{}))...)
+		nil, begin(starts, w, legacy.hello, w.shim(t)...), empty, p50(target{}))...)
 }
 
-// connect makes a way of a TypeScript 2.4.0 client's connect, as it measures it
-// itself. before is done first each time.
+// connect makes a way of a TypeScript client's connect, as it measures it itself.
+// before is done first each time.
 func connect(w *world, mode string, before func(testing.TB), command ...string) way {
 	return func(t testing.TB) []float64 {
 		t.Helper()
 		if before != nil {
 			before(t)
 		}
-		args := append([]string{"node", filepath.Join(nodeDir(t), "clients", "ts2.mjs"), "--mode", mode, "--"}, command...)
-		p := start(t, w.env, args...)
-		defer p.end(t)
-		p.send(t, []byte(`{"id":1,"op":"connect"}`))
-		var reply struct{ Result struct{ MS float64 } }
-		if answer := p.next(t); json.Unmarshal(answer, &reply) != nil || reply.Result.MS == 0 {
-			t.Fatalf("connect: %s\n%s", answer, p.errors.text)
-		}
-		return []float64{reply.Result.MS}
+		p, took := connected(t, w, mode, command...)
+		p.end(t)
+		return []float64{took}
 	}
+}
+
+// connected starts a client on the TypeScript SDK that times its own work, and
+// tells how long its connect took. Where it connects is a command or a URL.
+func connected(t testing.TB, w *world, mode string, where ...string) (p *peer, took float64) {
+	t.Helper()
+	p = start(t, w.env, append([]string{"node", filepath.Join(nodeDir(t), "clients", "calls.mjs"), mode}, where...)...)
+	return p, times(t, p, p.next(t), 1)[0]
+}
+
+// times reads n of them.
+func times(t testing.TB, p *peer, answer []byte, n int) []float64 {
+	t.Helper()
+	var samples []float64
+	if err := json.Unmarshal(answer, &samples); err != nil || len(samples) != n {
+		t.Fatalf("not %d times: %v %.300s\n%s", n, err, answer, p.errors.text)
+	}
+	return samples
 }
 
 func measureConnect(t *testing.T) []line {
@@ -174,20 +186,14 @@ func (e eras) nodeServer(t *testing.T, w *world, transport string) server {
 	return w.node(t, script, args...)
 }
 
-// typescript is a client on the TypeScript SDK that times its own calls, warmed up.
-// Where it connects is a command or a URL.
+// typescript makes a way of the calls of a connected client, warmed up.
 func typescript(t *testing.T, w *world, d dialect, where ...string) way {
 	t.Helper()
-	p := start(t, w.env, append([]string{"node", filepath.Join(nodeDir(t), "clients", "calls.mjs"), d.name}, where...)...)
+	p, _ := connected(t, w, d.name, where...)
 	t.Cleanup(func() { p.end(t) })
 	measure := func(t testing.TB) []float64 {
 		t.Helper()
-		var samples []float64
-		answer := p.call(t, fmt.Append(nil, callsPerRound))
-		if err := json.Unmarshal(answer, &samples); err != nil || len(samples) != callsPerRound {
-			t.Fatalf("calls: %v %.300s\n%s", err, answer, p.errors.text)
-		}
-		return samples
+		return times(t, p, p.call(t, fmt.Append(nil, callsPerRound)), callsPerRound)
 	}
 	measure(t)
 	return measure

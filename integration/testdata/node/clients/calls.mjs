@@ -1,26 +1,30 @@
 // A client on the TypeScript SDK 2.4.0 that measures its own small calls, so that
 // no driver's time is among them.
 //
-//   node calls.mjs legacy|modern URL
-//   node calls.mjs legacy|modern COMMAND ARG…
+//   node calls.mjs auto|legacy|modern URL
+//   node calls.mjs auto|legacy|modern COMMAND ARG…
 //
+// Its first line is the milliseconds that its connect took, as a JSON array of one.
 // Each line of its input is a number of calls, which it makes one after the other
-// and answers with their milliseconds as a JSON array.
+// and answers with theirs.
 import { createInterface } from 'node:readline';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-const [era, command, ...args] = process.argv.slice(2);
+const [mode, command, ...args] = process.argv.slice(2);
+const print = (times) => process.stdout.write(`${JSON.stringify(times)}\n`);
 
 const client = new Client(
   { name: 'bench', version: '2.4.0' },
-  { versionNegotiation: { mode: era === 'modern' ? { pin: '2026-07-28' } : 'legacy' } }
+  { versionNegotiation: { mode: mode === 'modern' ? { pin: '2026-07-28' } : mode } }
 );
+const began = performance.now();
 await client.connect(
   /^https?:/.test(command)
     ? new StreamableHTTPClientTransport(new URL(command))
     : new StdioClientTransport({ command, args, stderr: 'inherit' })
 );
+print([performance.now() - began]);
 
 for await (const line of createInterface({ input: process.stdin })) {
   const times = [];
@@ -30,7 +34,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     times.push(performance.now() - began);
     if (content[0].text !== 'hello') throw new Error(`echo gave ${JSON.stringify(content)}`);
   }
-  process.stdout.write(`${JSON.stringify(times)}\n`);
+  print(times);
 }
 await client.close();
 process.exit(0);
