@@ -533,7 +533,8 @@ func (r *registration) list(out io.Writer, p project.Project) error {
 			t.add(name, installed, "–", "(there is no "+client.Name+" on "+systemName(host.OS)+")")
 		}
 	}
-	if err := t.print(out, terminalWidth(out)); err != nil {
+	const whole = 0 // a path that is cut is of no use
+	if err := t.print(out, whole); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\nA file below ~ is for all projects (--scope user), any other for this one.\nRegister with \"devproxyctl register CLIENT\".\n")
