@@ -485,3 +485,85 @@ done
 	p.ctl(t, "restart")
 	p.awaitWatcher(t, "no watcher", func(w buildWatch) bool { return w.Command == "" })
 }
+
+// A backend that writes into what is watched restarts itself: it is found out, named
+// and slowed down.
+func TestFeedbackLoop(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.rebuild(t, "first")
+	server := backendNamed(t, "go-stdio").command(t, p)
+	p.write(t, "run.sh", "echo x >> dist/server.log\nexec "+strings.Join(server, " ")+"\n")
+	p.configure(t, fmt.Sprintf("[backend]\ncommand = [\"sh\", \"run.sh\"]\ntransport = \"stdio\"\nenv = { FIXTURE_STARTS = %q }\n", p.startsFile()))
+	p.startDaemon(t)
+	p.ctl(t, "start")
+	named := p.awaitStatus(t, "the loop is named", func(s status) bool { return s.Watch.Problem != "" })
+	for _, words := range []string{"dist/server.log changed right after each of the last", "add the file to ignore in [watch]"} {
+		if !strings.Contains(named.Watch.Problem, words) {
+			t.Errorf("the problem is %q", named.Watch.Problem)
+		}
+	}
+	starts := p.starts(t)
+	time.Sleep(3 * noticed)
+	if now := p.starts(t); now > starts+1 {
+		t.Errorf("it was restarted %d times more", now-starts)
+	}
+	if page := p.ctl(t, "status"); !strings.Contains(page, "writes into what is watched") && !strings.Contains(page, "write into what is") {
+		t.Errorf("the page lacks the problem:\n%s", page)
+	}
+}
+
+// What is watched, and what changed last, is told; a file that was only touched, or
+// is ignored, is no change; several paths and a link for one are watched alike.
+func TestWhatIsWatched(t *testing.T) {
+	t.Parallel()
+	for name, poll := range map[string]string{"events": "0s", "poll": "200ms"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.write(t, "out/one/features.json", `{"tools":["first"]}`)
+			if err := os.Symlink("out/one", filepath.Join(p.root, "dist")); err != nil {
+				t.Fatal(err)
+			}
+			p.write(t, "lib/a.js", "1")
+			p.use(t, backendNamed(t, "go-stdio"), "[watch]", `paths = ["dist", "lib"]`, fmt.Sprintf("poll = %q", poll))
+			p.startDaemon(t)
+			p.ctl(t, "start")
+			s := p.status(t)
+			if strings.Join(s.Watch.Paths, " ") != "dist lib" || s.Watch.Mode != name || s.Watch.Files != 2 || s.Watch.Entry != "dist/features.json" {
+				t.Errorf("at first: %+v", s.Watch)
+			}
+			now := time.Now()
+			if err := os.Chtimes(filepath.Join(p.root, "lib/a.js"), now, now); err != nil {
+				t.Fatal(err)
+			}
+			p.write(t, "lib/a.js", "1")
+			p.write(t, "lib/a.js.map", "2")
+			time.Sleep(noticed)
+			p.wantStarts(t, 1)
+
+			p.write(t, "lib/a.js", "2")
+			p.awaitStarts(t, 2)
+			p.awaitState(t, "running")
+			if last := p.status(t).Watch.LastChanged; last != "lib/a.js" {
+				t.Errorf("the last change is told as %q", last)
+			}
+
+			// The link is pointed elsewhere in one step.
+			p.write(t, "out/two/features.json", `{"tools":["second"]}`)
+			if err := errors.Join(
+				os.Symlink("out/two", filepath.Join(p.root, "next")), os.Rename(filepath.Join(p.root, "next"), filepath.Join(p.root, "dist")),
+			); err != nil {
+				t.Fatal(err)
+			}
+			p.awaitStarts(t, 3)
+			p.awaitState(t, "running")
+			time.Sleep(noticed)
+			p.wantStarts(t, 3)
+			if page := p.ctl(t, "status"); !strings.Contains(page, "dist, lib: 2 files, by "+name) || !strings.Contains(page, "last change") ||
+				!strings.Contains(page, "dist/features.json") {
+				t.Errorf("the page is\n%s", page)
+			}
+		})
+	}
+}

@@ -300,6 +300,7 @@ type status struct {
 		Files        number
 		LastChanged  string
 		Entry        string
+		Problem      string
 		EntryMissing bool
 	}
 }
