@@ -567,3 +567,66 @@ func TestWhatIsWatched(t *testing.T) {
 		})
 	}
 }
+
+// The daemon's own build: its output is shown while it runs, without secrets, to
+// whoever asked; it ends in time; and those who meet share a restart.
+func TestRebuildIsShown(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.rebuild(t, "first")
+	p.write(t, ".env", "API_TOKEN=hush-hush-hush\n")
+	configure := func(command, timeout string) {
+		p.use(t, backendNamed(t, "go-stdio"), `env_file = ".env"`, "[build]", fmt.Sprintf("command = %q\ntimeout = %q", command, timeout))
+	}
+	configure("echo the token is $API_TOKEN; while test ! -e go; do sleep 0.02; done; exit 2", "1m")
+	p.startDaemon(t)
+	p.ctl(t, "start")
+
+	rebuild := exec.Command(program(t, "devproxyctl"), "restart", "--rebuild")
+	output := &lockedBuffer{}
+	rebuild.Dir, rebuild.Env, rebuild.Stderr = p.root, p.terminalEnv(), output
+	if err := rebuild.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitText(t, output, "the token is ***")
+	p.write(t, "go", "")
+	if _ = rebuild.Wait(); rebuild.ProcessState.ExitCode() != 1 || !strings.Contains(output.String(), "the build failed: exited with status 2") {
+		t.Errorf("it ended with %v and %s", rebuild.ProcessState, output)
+	}
+
+	c := p.client(t, "go")
+	c.connect(t)
+	result := c.tool(t, "dev_rebuild_and_restart", nil)
+	if text := result.text(); !result.IsError || !strings.Contains(text, "exited with status 2") || !strings.Contains(text, "the token is ***") {
+		t.Errorf("the tool gave %s", text)
+	}
+	for what, text := range map[string]string{
+		"status": p.ctl(t, "status"), "log": p.ctl(t, "logs"), "tool": c.tool(t, "dev_server_status", nil).text(),
+	} {
+		if !strings.Contains(text, "exited with status 2") || !strings.Contains(text, "the token is ***") || strings.Contains(text, "hush") {
+			t.Errorf("the %s says\n%s", what, text)
+		}
+	}
+
+	configure("sleep 1000", "300ms")
+	if o := p.run(t, "devproxyctl", "restart", "--rebuild"); o.code != 1 || !strings.Contains(o.stderr, "not finished after 300ms (build.timeout)") {
+		t.Errorf("a build that takes too long: %v", o)
+	}
+	p.wantStarts(t, 1)
+	configure(features("second")+"; echo x >> builds; sleep 0.5", "1m")
+	done := make(chan outcome, 3)
+	for range cap(done) {
+		go func() { done <- p.run(t, "devproxyctl", "restart", "--rebuild") }()
+	}
+	for range cap(done) {
+		if o := <-done; o.code != 0 {
+			t.Errorf("builds that meet: %v", o)
+		}
+	}
+	if builds, err := os.ReadFile(filepath.Join(p.root, "builds")); err != nil || len(builds) > 2*len("x\n") {
+		t.Errorf("there were builds %q, %v", builds, err)
+	}
+	if starts := p.starts(t); starts > 3 {
+		t.Errorf("there were %d starts", starts)
+	}
+}
