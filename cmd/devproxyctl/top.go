@@ -71,14 +71,15 @@ before, "open" ones, and how many messages were "missed" since}.`,
 			if asJSON {
 				return topJSON(cmd, target, c)
 			}
-			model := &topModel{now: time.Now}
-			return onScreen(cmd, model, func(ctx context.Context, send func(tea.Msg)) error {
-				f := &topFeed{target: target, cmd: cmd, send: send}
+			f := &topFeed{target: target, cmd: cmd}
+			err = onScreen(cmd, &topModel{now: time.Now}, func(ctx context.Context, send func(tea.Msg)) error {
+				f.send = send
 				// The model asks from its own goroutine, so it hears of it there.
 				send(doerMsg{func(do action) { f.do(ctx, do) }})
-				defer f.acting.Wait()
 				return f.run(ctx, c)
 			})
+			f.acting.Wait() // nobody asks for more once the screen is gone
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a second")

@@ -364,6 +364,9 @@ func (p *topPage) backend(b *client.Backend, l *load, words int) {
 func (p *topPage) exits(b *client.Backend, most int) {
 	subject := "ended"
 	history := b.GetHistory()
+	if exit := b.GetLastExit(); len(history) == 0 && exit != nil && most > 0 { // of an earlier daemon
+		p.row(subject, "#%d %s ago: %s (%s)", exit.GetGeneration(), p.since(exit.GetTime()), exit.GetStatus(), exit.GetReason())
+	}
 	for i := len(history) - 1; i >= 0 && most > 0; i-- {
 		g := history[i]
 		exit := g.GetExit()
