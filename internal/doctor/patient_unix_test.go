@@ -144,6 +144,13 @@ func TestWhatIsWrong(t *testing.T) {
 			t.Helper()
 			put(t, filepath.Join(p.Host.Home, ".codex", "config.toml"), fmt.Sprintf("[mcp_servers.p]\ncommand = \"/old/devproxy-shim\"\nargs = [\"--project\", %q]\n", p.Project.Root), 0o600)
 		}, Problem, []string{"codex", "/old/devproxy-shim, which is not there", "devproxyctl register codex --scope user --name p"}},
+		"shim by its name": {sound, func(t *testing.T, p *Patient) {
+			t.Helper()
+			put(t, filepath.Join(p.Project.Root, ".mcp.json"), fmt.Sprintf(`{"mcpServers": {"p": {"command": "devproxy-shim", "args": ["--project", %q]}}}`, p.Project.Root), 0o600)
+		}, OK, []string{`entry "p"`, "may be shorter"}},
+		"no folder": {sound, func(_ *testing.T, p *Patient) {
+			p.ProjectErr = &project.NotFoundError{Dir: "/gone", Missing: fs.ErrNotExist}
+		}, Problem, []string{"there is no folder /gone", "check --project"}},
 		"another project's shim": {sound, func(t *testing.T, p *Patient) {
 			t.Helper()
 			put(t, filepath.Join(p.Project.Root, ".mcp.json"), `{"mcpServers": {"p": {"command": "devproxy-shim", "args": ["--project", "/elsewhere"]}}}`, 0o600)

@@ -104,6 +104,9 @@ func (f *facts) lookAt(at place) (found []Finding, registered bool) {
 				continue
 			}
 			tell(OK, "", "entry %q of %s", server.Name, at.path)
+			if path != filepath.Clean(server.Command) {
+				found[len(found)-1].Details = []string{fmt.Sprintf("%s is %s in this terminal's PATH; that of a client may be shorter", server.Command, path)}
+			}
 		case isShim && at.scope == clients.Project && root != "":
 			tell(Warning, "take the entry out, or give it this project's folder", "entry %q of %s starts the shim of %s, not of this project", server.Name, at.path, root)
 		case isShim && at.scope == clients.Project:

@@ -24,6 +24,9 @@ func lookConfig(_ context.Context, f *facts) []Finding {
 	switch err := f.configErr; {
 	case errors.Is(f.ProjectErr, project.ErrNotFound):
 		missing, _ := errors.AsType[*project.NotFoundError](f.ProjectErr)
+		if missing.Missing != nil {
+			return with(one(Problem, "%v", missing), "check --project")
+		}
 		return with(one(Problem, "%v", missing), `"devproxyctl init" writes one; or name the project with --project DIR`)
 	case f.ProjectErr != nil:
 		return with(one(Problem, "%v", f.ProjectErr), "name the project with --project DIR")
