@@ -75,7 +75,7 @@ var reasonTable = [...]struct {
 	{Crashed, false, "on_crash is \"stay\" in devproxy.toml: it starts again when the build output changes, or with dev_restart or `devproxyctl restart`"},
 	{EntryMissing, false, "build the project, with dev_rebuild_and_restart or `devproxyctl restart --rebuild`; it starts when the file is there"},
 	{PortInUse, false, "end that process, or choose another [backend] port in devproxy.toml (0 takes a free one); then restart with dev_restart or `devproxyctl restart`"},
-	{CommandNotFound, false, "check [backend] command in devproxy.toml; `devproxyd start` from a terminal makes the daemon use that terminal's PATH"},
+	{CommandNotFound, false, "check [backend] command in devproxy.toml; `devproxyd restart` from a terminal makes the daemon use that terminal's PATH"},
 	{ConfigInvalid, false, "correct devproxy.toml; then restart with dev_restart or `devproxyctl restart`"},
 	{BuildFailed, false, "see its output with dev_logs or `devproxyctl logs --source build`"},
 	{Survivors, false, "end these processes by hand; then restart with dev_restart or `devproxyctl restart`"},

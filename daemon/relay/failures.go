@@ -121,7 +121,7 @@ func Failures() []FailureRow {
 		{
 			"command-not-found", -31909,
 			"the backend's command was not found",
-			"check [backend] command in devproxy.toml; `devproxyd start` from a terminal makes the daemon use that terminal's PATH",
+			"check [backend] command in devproxy.toml; `devproxyd restart` from a terminal makes the daemon use that terminal's PATH",
 		},
 		{
 			"config-invalid", -31910,
