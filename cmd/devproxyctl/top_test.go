@@ -149,6 +149,30 @@ func TestTopScreens(t *testing.T) {
 	golden(t, "top-back", trimmed(m.screen()))
 }
 
+// However small a screen is, it is filled and not overrun.
+func TestTopFitsAnyScreen(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	for width := 1; width < 130; width += 3 {
+		for height := 1; height < 45; height += 4 {
+			m := topAt(width, height, topStatus())
+			for _, key := range []string{"", "pgdown", "?", "l", "l"} {
+				if key != "" {
+					pressed(m, key)
+				}
+				lines := strings.Split(m.screen(), "\n")
+				if len(lines) != height {
+					t.Errorf("%dx%d, after %q: %d lines", width, height, key, len(lines))
+				}
+				for _, line := range lines {
+					if columns := lipgloss.Width(line); columns > width {
+						t.Errorf("%dx%d, after %q: %d columns in %q", width, height, key, columns, line)
+					}
+				}
+			}
+		}
+	}
+}
+
 // trimmed is a screen without the spaces that nobody sees.
 func trimmed(screen string) string {
 	var text strings.Builder

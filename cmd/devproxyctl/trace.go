@@ -227,6 +227,9 @@ func what(e *client.TrafficEntry) string {
 
 // latency is a duration in the precision that matters of one.
 func latency(d time.Duration) string {
+	if d < 10*time.Microsecond {
+		return d.Round(time.Microsecond).String()
+	}
 	if d < 10*time.Millisecond {
 		return d.Round(10 * time.Microsecond).String()
 	}

@@ -85,6 +85,16 @@ func TestTraceCommand(t *testing.T) {
 	}
 }
 
+func TestLatency(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 3400 * time.Nanosecond: "3µs", 14 * time.Microsecond: "10µs", 1234 * time.Microsecond: "1.23ms", 12345 * time.Microsecond: "12ms", 1234 * time.Millisecond: "1.2s",
+	} {
+		if got := latency(d); got != want {
+			t.Errorf("latency(%v) = %q, want %q", d, got, want)
+		}
+	}
+}
+
 // A line is no longer than the terminal is wide, unless there is no room at all.
 func TestTraceFits(t *testing.T) {
 	t.Setenv("CLICOLOR_FORCE", "")

@@ -159,7 +159,7 @@ func (w *watchPage) screen() string {
 // none longer than the screen is wide.
 func fit(lines []string, room, width int, footer string) string {
 	screen := make([]string, 0, room+1)
-	for _, line := range lines {
+	for _, line := range lines[:min(len(lines), room)] {
 		screen = append(screen, cut(strings.ReplaceAll(line, "\t", " "), width))
 	}
 	for len(screen) < room {
