@@ -201,6 +201,9 @@ func (s *seat) request(method string, params object, o options) *request {
 	} else {
 		s.write(m)
 	}
+	s.mu.Lock()
+	r.written = true
+	s.mu.Unlock()
 	return r
 }
 
@@ -343,7 +346,7 @@ func (s *seat) inFlight(keep func(*request) bool) []*request {
 	defer s.mu.Unlock()
 	var open []*request
 	for _, r := range s.model.requests {
-		if r.open() && r.wants == 1 && r.method != "initialize" && r.method != "subscriptions/listen" && r.method != "ping" && keep(r) {
+		if r.written && r.open() && r.wants == 1 && r.method != "initialize" && r.method != "subscriptions/listen" && r.method != "ping" && keep(r) {
 			open = append(open, r)
 		}
 	}
