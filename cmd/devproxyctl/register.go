@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -175,6 +176,9 @@ func (r *registration) check(args []string) (chosen []clients.Client, scope clie
 
 func hostOf(p project.Project) (clients.Host, error) {
 	home, err := os.UserHomeDir()
+	if entry, lookupErr := user.Current(); err != nil && lookupErr == nil && entry.HomeDir != "" {
+		home, err = entry.HomeDir, nil // HOME is not set; so the state folder is found, too
+	}
 	if err != nil {
 		return clients.Host{}, fmt.Errorf("finding the home directory: %w", err)
 	}
