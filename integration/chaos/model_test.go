@@ -55,7 +55,7 @@ type request struct {
 	id, method  string
 	tool, token string // of a tools/call
 	params      object
-	wants, got  int // answers: one for each time that the id was used
+	wants, got  int  // answers: one for each time that the id was used
 	written     bool // so that a cancel of it comes behind it
 	cancelled   bool
 	fenced      bool // and the daemon is known to have heard it
