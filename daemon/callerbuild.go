@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/daemon/backend"
 	"github.com/debugmcp/devproxy/watch"
 )
@@ -178,6 +180,14 @@ func (b *buildings) look() (seen *seenBuild, wait bool) {
 		return nil, false
 	}
 	return &seenBuild{command: latest.command, Build: latest.Build}, wait
+}
+
+// outsideBuilds is an environment without what says that it is that of a build: a
+// daemon that is started by one outlives it.
+func outsideBuilds(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		return strings.HasPrefix(pair, client.BuildingVariable+"=")
+	})
 }
 
 // took is how long it took, or has taken so far.

@@ -198,7 +198,8 @@ func (d *daemon) assemble(c *config.Config, in entrance) error {
 	d.config, d.socket = c, in.Socket()
 	var err error
 	if d.launcher, err = newLauncher(c, p, origin{
-		Terminal: !d.options.Autostarted, PID: os.Getppid(), Program: programName(os.Getppid()), Since: d.since, Variables: d.options.Environ,
+		Terminal: !d.options.Autostarted, PID: os.Getppid(), Program: programName(os.Getppid()), Since: d.since,
+		Variables: outsideBuilds(d.options.Environ),
 	}, d.log); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -259,6 +260,13 @@ func TestBuildInABuild(t *testing.T) {
 	p.mustRun(t, "devproxyctl", "restart", "--rebuild")
 	p.wantStarts(t, 3)
 
+	// A daemon that is started within a build is not part of it, nor is what it runs.
+	p.mustRun(t, "devproxyctl", "build", "--", program(t, "devproxyd"), "restart")
+	daemon := p.daemons(t)
+	if len(daemon) != 1 || slices.ContainsFunc(p.environment(t), func(pair string) bool { return strings.HasPrefix(pair, "DEVPROXY_BUILDING") }) {
+		t.Errorf("of %d daemons the environment is %v", len(daemon), p.environment(t))
+	}
+
 	p.use(t, backendNamed(t, "go-stdio"), "[build]", fmt.Sprintf("command = %q", ctl+" build"))
 	if o := p.run(t, "devproxyctl", "build"); o.code != 2 || !strings.Contains(o.stderr, "let it name what to run") {
 		t.Errorf("a build that runs itself: %v", o)
@@ -369,6 +377,20 @@ func TestCancelledRebuild(t *testing.T) {
 			p.wantStarts(t, 1)
 		})
 	}
+}
+
+// environment is what the daemon gives to what it runs.
+func (p *project) environment(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(p.stateDir() + "/*/environment.json")
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	content, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode[struct{ Variables []string }](t, content).Variables
 }
 
 // buildWatch is what status says of the build watcher.

@@ -16,6 +16,11 @@ import (
 // ErrUnknownCall says that the daemon is from before what it is asked for.
 var ErrUnknownCall = errors.New("the daemon is too old to know how")
 
+// BuildingVariable is the environment variable that tells a devproxyctl within a
+// person's build of which project that is. A daemon that is started from there is
+// no part of it.
+const BuildingVariable = "DEVPROXY_BUILDING"
+
 // Hold is a build of the caller's, while which the daemon holds back changes.
 type Hold struct {
 	stream grpc.BidiStreamingClient[devproxyv1.HoldChangesRequest, devproxyv1.HoldChangesResponse]

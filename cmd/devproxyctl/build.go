@@ -118,30 +118,27 @@ func commandOf(p project.Project, args []string) (words string, spec process.Spe
 	return strings.Join(args, " "), spec, nil
 }
 
-// buildingVariable tells a devproxyctl within a build of which project that is, and
-// whether it is the configured one. It must not wait for what the one around it
-// waits for.
-const buildingVariable = "DEVPROXY_BUILDING"
-
-// ofConfigured follows the project in that variable.
+// ofConfigured follows the project in client.BuildingVariable, where it is the
+// configured build.
 const ofConfigured = ":configured"
 
 // buildAround reports whether this program is part of a build of the project, be it
-// the daemon's own, and of the configured one.
+// the daemon's own, and of the configured one. It must not wait for what the one
+// around it waits for.
 func buildAround(p project.Project) (inner, configured bool) {
-	around := os.Getenv(buildingVariable)
+	around := os.Getenv(client.BuildingVariable)
 	configured = around == p.Hash+ofConfigured || os.Getenv(process.MarkerVariable) == p.Hash+":build"
 	return configured || around == p.Hash, configured
 }
 
 // building is the environment of a build.
 func building(p project.Project, configured bool) []string {
-	env := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, buildingVariable+"=") })
+	env := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, client.BuildingVariable+"=") })
 	around := p.Hash
 	if configured {
 		around += ofConfigured
 	}
-	return append(env, buildingVariable+"="+around)
+	return append(env, client.BuildingVariable+"="+around)
 }
 
 // notRun is an error of a command that cannot be run.

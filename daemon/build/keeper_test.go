@@ -151,7 +151,9 @@ func TestKeeperStartsAgain(t *testing.T) {
 		t.Errorf("it was started %q, %v", content, err)
 	}
 	k.want(Spec{}, errors.New("the file is faulty"))
-	k.await(t, "a fault of the file", func(s KeeperStatus) bool { return strings.Contains(s.Message, "the file is faulty; it starts again in") })
+	k.await(t, "a fault of the file", func(s KeeperStatus) bool {
+		return strings.Contains(s.Message, "the file is faulty; it starts again in")
+	})
 }
 
 func TestPauses(t *testing.T) {
