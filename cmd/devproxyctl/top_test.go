@@ -270,6 +270,49 @@ func TestCutResult(t *testing.T) {
 	}
 }
 
+// A line of top --json has the calls since the one before, and numbers as such.
+func TestTopLines(t *testing.T) {
+	var out, stderr strings.Builder
+	p := newTopPrinter(&out, &stderr)
+	print := func() string {
+		t.Helper()
+		out.Reset()
+		if err := p.print(now); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSuffix(out.String(), "\n")
+	}
+	p.take(statusMsg{&client.Status{Backend: &client.Backend{Pid: 4711}}}, now)
+	p.take(loadMsg{&load{Processes: 2, CPUPercent: 1.5, MemoryBytes: 4096}}, now)
+	for _, m := range someTraffic()[:5] {
+		p.take(m, now)
+	}
+	first := print()
+	for _, want := range []string{
+		`{"version":1,"time":"2026-11-30T12:00:00Z","connected":true,"status":{"daemon":null,"backend":{"state":"BACKEND_STATE_UNSPECIFIED","generation":0,"pid":4711,`,
+		`"load":{"processes":2,"cpuPercent":1.5,"memoryBytes":4096},"calls":[{"session":1,"client":"claude-code","id":0,"method":"tools/list","startTime":"2026-11-30T11:58:30Z","latencyMs":1000,"outcome":"ok"}],`,
+		`"open":[{"session":1,"client":"claude-code","id":1,"method":"tools/call","name":"echo","startTime":"2026-11-30T11:58:50Z","latencyMs":70000},`,
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%s lacks %s", first, want)
+		}
+	}
+	missing := said(0, 1, "c", `{"method":"x"}`)
+	missing.entry.Lost = 4
+	p.take(missing, now)
+	p.take(noTrafficMsg{errors.New("too many traces")}, now)
+	if got := print(); !strings.Contains(got, `"calls":[],"open":[{`) || !strings.HasSuffix(got, `"missed":4}`) {
+		t.Errorf("then %s", got)
+	}
+	p.take(goneMsg{}, now)
+	if got := print(); !strings.Contains(got, `"connected":false,"status":null,"load":null,"calls":[{`) || !strings.Contains(got, `"outcome":"lost","detail":"daemon ended"}`) || !strings.HasSuffix(got, `"open":[],"missed":0}`) {
+		t.Errorf("without a daemon %s", got)
+	}
+	if stderr.String() != "no calls are seen: too many traces\n" {
+		t.Errorf("stderr: %q", stderr.String())
+	}
+}
+
 func TestTopActs(t *testing.T) {
 	m := topAt(80, 24, topStatus())
 	var asked []action
