@@ -105,9 +105,9 @@ var house = map[string]struct {
 	"internal/manual": {nil, "a man page is a function of what a command says of itself"},
 	"internal/doctor": {
 		[]string{
-			"api/client", "internal/clients", "internal/config", "internal/port", "internal/process", "internal/project", "internal/rewrite", "watch",
+			"api/client", "daemon/logs", "internal/clients", "internal/config", "internal/port", "internal/process", "internal/project", "internal/rewrite", "watch",
 		},
-		"it looks at what everybody else works with, from outside, and has to work where they do not",
+		"it looks at what everybody else works with, from outside, and has to work where they do not; of the daemon it takes how secrets are hidden",
 	},
 	"internal/rewrite": {nil, "replacing a file is a matter of files, whatever they hold"},
 	"internal/demo": {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/debugmcp/devproxy/api/client"
+	"github.com/debugmcp/devproxy/daemon/logs"
 	"github.com/debugmcp/devproxy/internal/clients"
 	"github.com/debugmcp/devproxy/internal/config"
 	"github.com/debugmcp/devproxy/internal/project"
@@ -142,10 +143,26 @@ func Examine(ctx context.Context, p Patient) []Finding {
 	for _, some := range found {
 		findings = append(findings, some...)
 	}
+	f.hide(ctx, findings)
 	if f.ProjectErr != nil {
 		findings = append(findings, Finding{Check: "the rest", State: Skipped, Summary: "there is no project to look at"})
 	}
 	return findings
+}
+
+// hide takes secrets out of what is told, as the daemon does: it is likely to be
+// shown to others.
+func (f *facts) hide(ctx context.Context, findings []Finding) {
+	// A file of variables that does not answer has told nobody its secrets.
+	secrets, _ := within(ctx, checkPatience, func(context.Context) []map[string]string { return f.secrets() })
+	masker := logs.NewMasker(append(secrets, f.kept.overrides)...)
+	for i := range findings {
+		told := &findings[i]
+		told.Summary, told.Remedy = masker.Mask(told.Summary), masker.Mask(told.Remedy)
+		for n, detail := range told.Details {
+			told.Details[n] = masker.Mask(detail)
+		}
+	}
 }
 
 func (c check) make(ctx context.Context, f *facts) []Finding {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/debugmcp/devproxy/internal/process"
 	"github.com/debugmcp/devproxy/internal/project"
@@ -95,4 +96,23 @@ func (f *facts) environment() environment {
 		}
 	}
 	return e
+}
+
+// secrets are the environments that may hold some.
+func (f *facts) secrets() []map[string]string {
+	var all []map[string]string
+	for _, pairs := range [][]string{f.Environ, f.kept.variables} {
+		variables := map[string]string{}
+		for _, pair := range pairs {
+			if name, value, ok := strings.Cut(pair, "="); ok {
+				variables[name] = value
+			}
+		}
+		all = append(all, variables)
+	}
+	if f.config != nil {
+		file, _ := f.config.LoadEnv() // a fault is told by its own check
+		all = append(all, file, f.config.Backend.Env)
+	}
+	return all
 }

@@ -204,3 +204,14 @@ func TestThePortOfTheBackend(t *testing.T) {
 	f.status = &client.Status{Backend: &client.Backend{Port: uint32(number), Pid: 5, State: devproxyv1.BackendState_BACKEND_STATE_RUNNING}}
 	wantFinding(t, lookPort(t.Context(), f), OK, "the backend has, pid 5")
 }
+
+// What is told is likely to be shown to others.
+func TestSecretsAreHidden(t *testing.T) {
+	p := newPatient(t, strings.Replace(sound, `"dist/index.js"]`, `"dist/index.js", "--api-key", "hush-hush-1", "hush-hush-2"]`, 1))
+	p.Environ = append(p.Environ, "MY_SECRET=hush-hush-2")
+	for _, f := range Examine(t.Context(), p) {
+		if strings.Contains(fmt.Sprint(f), "hush-hush") {
+			t.Errorf("it tells a secret: %+v", f)
+		}
+	}
+}
