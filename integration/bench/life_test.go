@@ -4,7 +4,6 @@ package bench
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,7 +93,7 @@ func measureMemory(t *testing.T) []line {
 	mustSucceed(t, shims[0].call(t, legacy.request(1, "tools/list", "")))
 	daemon := w.pid(t)
 	var lines []line
-	rest, rate, per := pss(t, daemon), 0.0, 0.0
+	before, rate, per := pss(t, daemon), 0.0, 0.0
 	for _, n := range []int{1, 10, 100, 1000} {
 		began, added := time.Now(), n-len(shims)
 		for len(shims) < n {
@@ -102,9 +101,7 @@ func measureMemory(t *testing.T) []line {
 			mustSucceed(t, p.call(t, legacy.request(1, "tools/list", "")))
 			shims = append(shims, p)
 		}
-		if added > 0 {
-			rate = float64(added) / time.Since(began).Seconds()
-		}
+		took := time.Since(began)
 		all := 0.0
 		for _, p := range shims {
 			all += pss(t, p.pid())
@@ -117,26 +114,23 @@ func measureMemory(t *testing.T) []line {
 		lines = append(lines,
 			value(fmt.Sprintf("PSS of the daemon, %d clients", n), "MiB", mebibytes(now), target{}),
 			value(fmt.Sprintf("PSS per shim, %d clients", n), "MiB", mebibytes(all/float64(n)), goal))
-		if n > 1 {
-			earlier := per
-			per = (now - rest) / float64(n-1) / (1 << 10)
-			l := value(fmt.Sprintf("memory of the daemon per client, %d clients", n), "KiB", per, target{})
-			if n == 1000 {
-				l.target = target{"flat", func(l line) bool { return l.devproxy <= 1.25*earlier }}
-			}
-			lines = append(lines, l)
-		}
 		if n >= 100 {
-			l := value(fmt.Sprintf("clients attached per second, up to %d", n), "1/s", rate, target{})
+			// Both of those that came since the step before.
+			memory := value(fmt.Sprintf("memory of the daemon per client, up to %d", n), "KiB", (now-before)/float64(added)/(1<<10), target{})
+			attached := value(fmt.Sprintf("clients attached per second, up to %d", n), "1/s", float64(added)/took.Seconds(), target{})
 			if n == 1000 {
-				hundred := lines[len(lines)-4].devproxy
-				l.target = target{"flat", func(l line) bool { return math.IsNaN(hundred) || l.devproxy >= 0.75*hundred }}
+				memory.target, attached.target = flat(memory.devproxy <= 1.3*per), flat(attached.devproxy >= 0.7*rate)
 			}
-			lines = append(lines, l)
+			per, rate = memory.devproxy, attached.devproxy
+			lines = append(lines, memory, attached)
 		}
+		before = now
 	}
 	return lines
 }
+
+// flat is the target that ten times as many clients cost no more each.
+func flat(is bool) target { return target{"flat", func(line) bool { return is }} }
 
 func value(name, unit string, devproxy float64, goal target) line {
 	return line{name: name, unit: unit, direct: none, devproxy: devproxy, floor: none, ratio: none, target: goal}
@@ -244,10 +238,11 @@ func measureIdle(t *testing.T) []line {
 	pause(*idleFlag)
 	per := func(ran time.Duration) float64 { return milliseconds(ran) * float64(time.Minute) / float64(*idleFlag) }
 	// A scheduler's tick is 10 ms, below which top shows nothing.
+	few, many := per(cpu(t, daemon)-daemonRan), per(cpu(t, watcher)-watcherRan)
 	return []line{
-		value("idle for a minute, 100 clients: CPU of the daemon", "ms", per(cpu(t, daemon)-daemonRan), atMost(10, "ms")),
+		value("idle for a minute, 100 clients: CPU of the daemon", "ms", few, target{}),
 		value("idle for a minute: CPU of a shim", "ms", per(all()-shimsRan)/clients, atMost(10, "ms")),
-		value("idle for a minute, 20,000 files watched: CPU of the daemon", "ms", per(cpu(t, watcher)-watcherRan), atMost(10, "ms")),
+		value("idle for a minute: CPU of watching 20,000 files (beside the daemon above)", "ms", many-few, atMost(10, "ms")),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // callsPerRound is how many small calls a round has: enough for a p99.
-const callsPerRound = 400
+const callsPerRound = 300
 
 func measureFloors(t *testing.T) []line {
 	w := newWorld(t)
@@ -109,15 +109,14 @@ func measureConnect(t *testing.T) []line {
 	w := newWorld(t)
 	backend := w.node(t, "ts2.mjs", "stdio")
 	w.use(t, backend)
-	rounds := max(*roundsFlag/2, 1)
 	var lines []line
 	for _, mode := range []string{"auto", "legacy"} {
 		direct := connect(w, mode, nil, backend.args...)
 		cold := connect(w, mode, func(t testing.TB) { t.Helper(); w.stop(t) }, w.shim(t)...)
-		lines = append(lines, contest(t, "connect of TypeScript 2.4.0, "+mode+", cold daemon", "ms", rounds, direct, cold, nil, p50(target{}))...)
+		lines = append(lines, contest(t, "connect of TypeScript 2.4.0, "+mode+", cold daemon", "ms", *roundsFlag, direct, cold, nil, p50(target{}))...)
 		keep := w.attach(t, legacy)
 		mustSucceed(t, keep.call(t, legacy.echo(1)))
-		lines = append(lines, contest(t, "connect of TypeScript 2.4.0, "+mode+", warm daemon", "ms", rounds,
+		lines = append(lines, contest(t, "connect of TypeScript 2.4.0, "+mode+", warm daemon", "ms", *roundsFlag,
 			direct, connect(w, mode, nil, w.shim(t)...), nil, p50(target{}))...)
 		keep.end(t)
 	}
