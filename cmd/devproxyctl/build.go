@@ -374,8 +374,12 @@ func (p *page) buildWatch(w *client.BuildWatch) {
 	if w.GetPid() != 0 {
 		line += fmt.Sprintf(", pid %d, up %s", w.GetPid(), p.since(w.GetStartTime()))
 	}
-	if w.GetRestarts() > 0 {
-		line += fmt.Sprintf(", started again %d times", w.GetRestarts())
+	switch n := w.GetRestarts(); n {
+	case 0:
+	case 1:
+		line += ", started again once"
+	default:
+		line += fmt.Sprintf(", started again %d times", n)
 	}
 	p.row("builder", "%s", line)
 	// Its last words matter when it has ended.

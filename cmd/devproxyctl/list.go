@@ -156,7 +156,7 @@ func ask(ctx context.Context, socket string) (*client.Status, error) {
 // leftBehind are the files that a daemon removes at its end, and that are there.
 func leftBehind(p project.Project, socket string) []string {
 	var left []string
-	for _, path := range []string{socket, p.PIDFile(), p.Record()} {
+	for _, path := range []string{socket, p.PIDFile(), p.Record(), p.BuildWatchRecord()} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			left = append(left, path)
 		}
