@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -33,18 +32,16 @@ func serveSample() {
 	}
 }
 
-// builtPrograms are the daemon and the shim, built once, in one folder.
-var builtPrograms = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "devproxy")
-	if err != nil {
-		return "", err
-	}
+// buildPrograms builds the daemon and the shim into one folder.
+func buildPrograms(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", dir, "../devproxyd", "../devproxy-shim")
 	if out, err := build.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("%w: %s", err, out)
+		t.Fatalf("%v: %s", err, out)
 	}
-	return dir, nil
-})
+	return dir
+}
 
 // The scripts use the programs as a person does, each in a home of its own. What
 // they start they also stop.
@@ -52,11 +49,7 @@ func TestScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts the programs")
 	}
-	programs, err := builtPrograms()
-	t.Cleanup(func() { _ = os.RemoveAll(programs) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := buildPrograms(t)
 	root, err := os.MkdirTemp("", "s") // short, for the sockets' paths
 	if err != nil {
 		t.Fatal(err)
