@@ -339,10 +339,10 @@ func (l *loop) logChange(before state) {
 	if s.phase == before.phase && s.attempt == before.attempt {
 		return
 	}
-	number, failed := s.generation, "backend given up"
-	if before.phase == Starting && !before.spawned && (s.phase == Failed || s.phase == Backoff) {
-		// The start that failed is the one that was told of, though it came to nothing.
-		number, failed = number+1, "start of the backend failed"
+	number := s.generation
+	unborn := before.phase == Starting && !before.spawned && (s.phase == Failed || s.phase == Backoff)
+	if unborn {
+		number++ // the start that failed is the one that was told of, though it came to nothing
 	}
 	log := l.log.With(slog.Uint64("generation", number))
 	switch s.phase {
@@ -364,7 +364,11 @@ func (l *loop) logChange(before state) {
 		log.Warn("backend crashed", slog.String("exit", s.failure.Exit),
 			slog.Int("crashes", len(s.crashes)), slog.Duration("retry_in", s.delay))
 	case Failed:
-		log.Error(failed, slog.String("reason", string(s.failure.Reason)),
-			slog.String("message", s.failure.Message))
+		log = log.With(slog.String("reason", string(s.failure.Reason)), slog.String("message", s.failure.Message))
+		if unborn {
+			log.Error("start of the backend failed")
+		} else {
+			log.Error("backend given up")
+		}
 	}
 }
