@@ -61,7 +61,8 @@ func newRestart(target *cli.Target) *cobra.Command {
 		Short: "Restart the backend; clients keep their connections",
 		Long: `Restart the backend. Clients keep their connections and hear that lists may have
 changed. With --rebuild the build command runs first, its output is shown, and
-if it fails the running backend is left alone. Where no daemon runs it is a start.
+if it fails the running backend is left alone; so it is when Ctrl-C ends the build.
+Where no daemon runs it is a start.
 
 --env replaces the set of environment overrides, which lasts until it is
 replaced again, cleared with --clear-env, or forgotten by "devproxyd stop" or a
