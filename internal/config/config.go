@@ -304,8 +304,16 @@ func (c *Config) abs(path string) string {
 	return filepath.Join(c.Root, path)
 }
 
-// readBounded reads a whole file of at most limit bytes.
+// readBounded reads a whole file of at most limit bytes. It refuses what would have
+// it wait for a writer.
 func readBounded(path string, limit int) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 {
+		return nil, fmt.Errorf("%s is a pipe or a socket, not a file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
