@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/debugmcp/devproxy/api/client"
-	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/internal/cli"
 )
 
@@ -204,6 +203,10 @@ func (f failure) outcome() string {
 	return callError
 }
 
+// metaFailure is where a tool result says that devproxy failed, not the tool; see
+// docs/failures.md.
+const metaFailure = "com.github.debugmcp.devproxy/failure"
+
 // outcomeOf reads a result.
 func outcomeOf(body []byte, isCut bool) (outcome, detail string) {
 	var message struct {
@@ -215,7 +218,7 @@ func outcomeOf(body []byte, isCut bool) (outcome, detail string) {
 	if err := json.Unmarshal(body, &message); err != nil && isCut {
 		return callAnswered, ""
 	}
-	if f := message.Result.Meta[era.MetaFailure]; f.Reason != "" {
+	if f := message.Result.Meta[metaFailure]; f.Reason != "" {
 		return f.outcome(), f.Reason
 	}
 	if message.Result.IsError {
