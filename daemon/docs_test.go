@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/debugmcp/devproxy/daemon/backend"
+	"github.com/debugmcp/devproxy/daemon/era"
 	"github.com/debugmcp/devproxy/daemon/relay"
 	"github.com/debugmcp/devproxy/internal/config"
 	"github.com/debugmcp/devproxy/shim"
@@ -63,7 +64,8 @@ func failuresPage() string {
 
 What devproxy answers by itself, in place of your server. A ` + "`tools/call`" + ` gets it as a result with ` + "`isError: true`" + ` and the message
 as text, so that the model reads it; any other request gets a JSON-RPC error with the code, and ` + "`data`" + ` has ` + "`reason`, `hint`" + ` and what
-else is known of ` + "`state`, `generation`" + ` and ` + "`exit`" + `. A message often says more than the one below: the pid on the port, the last lines on
+else is known of ` + "`state`, `generation`" + ` and ` + "`exit`" + `; with a result the same stands in ` + "`_meta`" + ` under
+` + "`" + era.MetaFailure + "`" + `. A message often says more than the one below: the pid on the port, the last lines on
 stderr, how long it waited. Tools are named with the default ` + "`tool_prefix`" + `.
 
 ## Of the daemon
