@@ -27,9 +27,9 @@ import (
 // be, and what it is.
 const budgetFile = "testdata/budget.txt"
 
-// slack is how much more than measured -update allows: a timer or a garbage
-// collection that falls into a count must not fail a test.
-const slack = 1.1
+// slack is how much more than measured -update allows: a timer, or a garbage
+// collection that empties gRPC's pools of buffers, must not fail a test.
+const slack = 1.2
 
 // TestBudget counts what a message costs: whoever makes one dearer has to say so
 // in testdata/budget.txt. To write it anew: go test ./integration/bench -run
@@ -104,13 +104,13 @@ func readBudget(t *testing.T) map[string]float64 {
 func writeBudget(t *testing.T, all []count) {
 	t.Helper()
 	var text strings.Builder
-	text.WriteString("# What a message may cost, counted by TestBudget and written with its -update:\n# a tenth more than was counted.\n")
+	text.WriteString("# What a message may cost, counted by TestBudget and written with its -update:\n# a fifth more than was counted.\n")
 	for _, c := range all {
 		most := math.Ceil(c.n * slack)
-		if c.n == math.Trunc(c.n) && c.n < 10 {
-			most = c.n // exact
-		}
-		if strings.Contains(c.what, "per byte") {
+		switch {
+		case strings.HasPrefix(c.what, "wire: "):
+			most = c.n // nothing else runs meanwhile
+		case c.n < 10:
 			most = math.Ceil(c.n*slack*10) / 10
 		}
 		fmt.Fprintf(&text, "%-6g %s\n", most, c.what)

@@ -112,22 +112,37 @@ func measureClients(t *testing.T) []line {
 	return lines
 }
 
+// largeSizes are those that are measured.
+var largeSizes = []int{1 << 20, 9 << 20}
+
 func measureLarge(t *testing.T) []line {
 	w := newWorld(t)
-	s := w.raw(t)
-	direct, through, bare := ways(t, w, legacy, s)
-	daemon := w.pid(t)
+	s := w.node(t, "ts2.mjs", "stdio")
+	w.use(t, s)
 	var lines []line
-	for _, size := range []int{1 << 20, 9 << 20} {
-		big := func(id int) []byte { return legacy.tool(id, "big", fmt.Sprintf(`"n":%d`, size)) }
-		name := fmt.Sprintf("result of %d MiB", size>>20)
+	for _, size := range largeSizes {
 		goal := target{}
 		if size > 1<<20 {
 			goal = ratioAtMost(1.5)
 		}
-		const times = 5
-		lines = append(lines, contest(t, name, "ms", *roundsFlag,
-			calls(times, direct, big), calls(times, through, big), calls(times, bare, big), p50(goal))...)
+		lines = append(lines, contest(t, fmt.Sprintf("result of %d MiB, TypeScript on both ends", size>>20), "ms", *roundsFlag,
+			typescript(t, w, legacy, size, s.args...), typescript(t, w, legacy, size, w.shim(t)...),
+			typescript(t, w, legacy, size, bareRelay(t, w, s, fmt.Sprint(w.base, "/", size))...), p50(goal))...)
+	}
+	return append(lines, measureLargeBare(t)...)
+}
+
+// measureLargeBare is measureLarge with ends that cost nothing.
+func measureLargeBare(t *testing.T) []line {
+	w := newWorld(t)
+	direct, through, bare := ways(t, w, legacy, w.raw(t))
+	daemon := w.pid(t)
+	var lines []line
+	for _, size := range largeSizes {
+		big := func(id int) []byte { return legacy.tool(id, "big", fmt.Sprintf(`"n":%d`, size)) }
+		name := fmt.Sprintf("result of %d MiB", size>>20)
+		lines = append(lines, contest(t, name+", neither end costs anything", "ms", *roundsFlag,
+			calls(largePerRound, direct, big), calls(largePerRound, through, big), calls(largePerRound, bare, big), p50(target{}))...)
 		lines = append(lines, peak(t, name, "daemon", daemon, size, through, big), peak(t, name, "shim", through.pid(), size, through, big))
 	}
 	return lines

@@ -11,8 +11,12 @@ import (
 	"time"
 )
 
-// callsPerRound is how many small calls a round has: enough for a p99.
-const callsPerRound = 300
+const (
+	// callsPerRound is how many small calls a round has: enough for a p99.
+	callsPerRound = 300
+	// largePerRound is how many it has with a large result.
+	largePerRound = 5
+)
 
 func measureFloors(t *testing.T) []line {
 	w := newWorld(t)
@@ -185,14 +189,19 @@ func (e eras) nodeServer(t *testing.T, w *world, transport string) server {
 	return w.node(t, script, args...)
 }
 
-// typescript makes a way of the calls of a connected client, warmed up.
-func typescript(t *testing.T, w *world, d dialect, where ...string) way {
+// typescript makes a way of the calls of a connected client, warmed up: small ones,
+// or fewer with a result of that size.
+func typescript(t *testing.T, w *world, d dialect, size int, where ...string) way {
 	t.Helper()
 	p, _ := connected(t, w, d.name, where...)
 	t.Cleanup(func() { p.end(t) })
+	n := callsPerRound
+	if size > 0 {
+		n = largePerRound
+	}
 	measure := func(t testing.TB) []float64 {
 		t.Helper()
-		return times(t, p, p.call(t, fmt.Append(nil, callsPerRound)), callsPerRound)
+		return times(t, p, p.call(t, fmt.Appendf(nil, "%d %d", n, size)), n)
 	}
 	measure(t)
 	return measure
@@ -206,9 +215,9 @@ func measureStdio(t *testing.T) []line {
 		w.use(t, s)
 		socket := w.base + "/relay"
 		lines = append(lines, contest(t, "small call, stdio, TypeScript on both ends: "+e.name, "ms", *roundsFlag,
-			typescript(t, w, e.server, s.args...),
-			typescript(t, w, e.client, w.shim(t)...),
-			typescript(t, w, e.server, bareRelay(t, w, s, socket)...),
+			typescript(t, w, e.server, 0, s.args...),
+			typescript(t, w, e.client, 0, w.shim(t)...),
+			typescript(t, w, e.server, 0, bareRelay(t, w, s, socket)...),
 			p50(ratioAtMost(2)), p99())...)
 	}
 	return lines
@@ -265,7 +274,7 @@ func measureHTTP(t *testing.T) []line {
 		s := e.nodeServer(t, w, "http")
 		w.use(t, s, `health = "/health"`, "port = 0")
 		lines = append(lines, contest(t, "small call, HTTP, TypeScript on both ends: "+e.name, "ms", *roundsFlag,
-			typescript(t, w, e.server, w.serve(t, s)), typescript(t, w, e.client, w.shim(t)...), nil,
+			typescript(t, w, e.server, 0, w.serve(t, s)), typescript(t, w, e.client, 0, w.shim(t)...), nil,
 			p50(ratioAtMost(1.5)), p99())...)
 	}
 	w := newWorld(t)

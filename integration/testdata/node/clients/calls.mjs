@@ -6,7 +6,8 @@
 //
 // Its first line is the milliseconds that its connect took, as a JSON array of one.
 // Each line of its input is a number of calls, which it makes one after the other
-// and answers with theirs.
+// and answers with theirs. A second number is how long the text of each result is
+// to be; without it that is a word.
 import { createInterface } from 'node:readline';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
@@ -28,11 +29,13 @@ print([performance.now() - began]);
 
 for await (const line of createInterface({ input: process.stdin })) {
   const times = [];
-  for (let n = Number(line); n > 0; n--) {
+  const [count, size] = line.split(' ').map(Number);
+  const call = size ? { name: 'big', arguments: { n: size } } : { name: 'echo', arguments: { text: 'hello' } };
+  for (let n = count; n > 0; n--) {
     const began = performance.now();
-    const { content } = await client.callTool({ name: 'echo', arguments: { text: 'hello' } });
+    const { content } = await client.callTool(call);
     times.push(performance.now() - began);
-    if (content[0].text !== 'hello') throw new Error(`echo gave ${JSON.stringify(content)}`);
+    if (content[0].text.length !== (size || 5)) throw new Error(`the result is ${JSON.stringify(content).slice(0, 300)}`);
   }
   print(times);
 }
