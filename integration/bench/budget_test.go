@@ -259,7 +259,7 @@ func countShim(t *testing.T) []count {
 			Stdin: stdin, Stdout: stdout, Stderr: io.Discard, ProjectDir: w.root, NoAutostart: true, Version: "bench", Environ: w.env,
 		})
 	}()
-	p := &peer{command: &exec.Cmd{Path: "the shim"}, in: in, out: bufio.NewReaderSize(out, 64<<10), errors: &tail{}}
+	p := &peer{command: &exec.Cmd{Path: "the shim"}, in: in, out: bufio.NewReaderSize(out, 64<<10), said: &tail{}}
 	p.greet(t, legacy)
 	counts := countCalls(t, "shim", p)
 	counts = append(counts, count{"shim: goroutines", float64(runtime.NumGoroutine() - before - 1)}) // less the one that waits for it

@@ -5,6 +5,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -71,7 +72,7 @@ type peer struct {
 	in      *os.File
 	out     *bufio.Reader
 	files   []io.Closer
-	errors  *tail
+	said    *tail
 	line    []byte
 	reading *os.File
 	until   time.Time // the deadline of reading
@@ -92,8 +93,8 @@ func (w *tail) Write(data []byte) (int, error) {
 // start starts a process. It must be ended.
 func start(t testing.TB, env []string, command ...string) *peer {
 	t.Helper()
-	p := &peer{command: exec.Command(command[0], command[1:]...), errors: &tail{}}
-	p.command.Dir, p.command.Env, p.command.Stderr = "/", env, p.errors
+	p := &peer{command: exec.Command(command[0], command[1:]...), said: &tail{}}
+	p.command.Dir, p.command.Env, p.command.Stderr = "/", env, p.said
 	stdin, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +135,7 @@ func (p *peer) send(t testing.TB, frame []byte) {
 	t.Helper()
 	p.line = append(append(p.line[:0], frame...), '\n')
 	if _, err := p.in.Write(p.line); err != nil {
-		t.Fatalf("writing to %s: %v\n%s", p.command.Path, err, p.errors.text)
+		t.Fatalf("writing to %s: %v\n%s", p.command.Path, err, p.said.text)
 	}
 }
 
@@ -149,13 +150,13 @@ func (p *peer) next(t testing.TB) []byte {
 	}
 	for {
 		line, err := p.out.ReadSlice('\n')
-		if err == bufio.ErrBufferFull {
+		if errors.Is(err, bufio.ErrBufferFull) {
 			line = bytes.Clone(line)
 			rest, more := p.out.ReadBytes('\n')
 			line, err = append(line, rest...), more
 		}
 		if err != nil {
-			t.Fatalf("reading from %s: %v\n%s", p.command.Path, err, p.errors.text)
+			t.Fatalf("reading from %s: %v\n%s", p.command.Path, err, p.said.text)
 		}
 		if !isRequest(line) {
 			return line

@@ -104,7 +104,7 @@ func times(t testing.TB, p *peer, answer []byte, n int) []float64 {
 	t.Helper()
 	var samples []float64
 	if err := json.Unmarshal(answer, &samples); err != nil || len(samples) != n {
-		t.Fatalf("not %d times: %v %.300s\n%s", n, err, answer, p.errors.text)
+		t.Fatalf("not %d times: %v %.300s\n%s", n, err, answer, p.said.text)
 	}
 	return samples
 }
