@@ -224,7 +224,7 @@ func (d *daemon) assemble(c *config.Config, in entrance) error {
 	})
 	d.supervisor = backend.New(backend.Config{
 		Launch: d.launcher.launch, Command: c.Backend.Command, Greeting: d.router.Greeting,
-		Build: d.build, Output: d.output, Baseline: d.buildings.baseline,
+		Build: d.build, Output: d.output, Baseline: d.buildings.baseline, Taken: d.watcher.Taken,
 		Observer:   observer{router: d.router, watcher: d.watcher, mask: d.launcher.mask},
 		RecordFile: p.Record(), SnapshotFile: p.Snapshot(), Marker: p.Hash, Logger: d.log,
 	})
@@ -446,8 +446,8 @@ func (d *daemon) startEagerly(ctx context.Context) {
 func (d *daemon) passChanges(ctx context.Context) {
 	for {
 		select {
-		case <-d.watcher.Changes():
-			d.supervisor.Changed()
+		case change := <-d.watcher.Changes():
+			d.supervisor.Changed(change.Number)
 		case <-ctx.Done():
 			return
 		}

@@ -90,7 +90,7 @@ type loop struct {
 
 	reference fingerprint // what was reported last, or a backend started from; nil before the first look
 	latest    fingerprint
-	owed      bool // a start waits for the entry file
+	owed      bool   // a start waits for the entry file
 	changes   uint64 // that were told
 	feedback  feedback
 	burst     time.Time // of the first event since the last complete look; zero if none
@@ -369,6 +369,7 @@ func (l *loop) serve(f finding) {
 		case request.reply <- missing:
 			l.reference, l.owed = f.print, missing != ""
 			l.w.takeBack()
+			l.w.taken.Store(l.changes)
 			if missing == "" {
 				l.feedback.started(time.Now())
 			}
@@ -402,7 +403,7 @@ func (l *loop) evaluate(f finding) {
 	if l.tell(Verdict{Change: l.changes}) {
 		return
 	}
-	l.w.report(Change{At: now, Paths: paths[:min(len(paths), maxNamed)], Count: len(paths)})
+	l.w.report(Change{Number: l.changes, At: now, Paths: paths[:min(len(paths), maxNamed)], Count: len(paths)})
 }
 
 // tell answers those who have asked what comes of a burst, and reports whether

@@ -299,6 +299,26 @@ func TestBaseline(t *testing.T) {
 	})
 }
 
+// A change that was received, but not heeded before a start found it, is known by
+// its number.
+func TestTaken(t *testing.T) {
+	inBubble(t, Config{}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
+		for number := uint64(1); number <= 2; number++ {
+			g.write("a", fmt.Sprint(number))
+			change, _ := expect(t, w, time.Second)
+			if change.Number != number || w.Taken() != number-1 {
+				t.Errorf("change %d, %d taken; want %d and %d", change.Number, w.Taken(), number, number-1)
+			}
+			if _, err := w.Baseline(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if w.Taken() != number {
+				t.Errorf("after the baseline %d are taken, want %d", w.Taken(), number)
+			}
+		}
+	})
+}
+
 func TestBaselineWaitsForQuiet(t *testing.T) {
 	inBubble(t, Config{}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
 		g.write("a", "1")

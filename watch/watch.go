@@ -40,6 +40,8 @@ type Config struct {
 
 // Change is new content of what is watched.
 type Change struct {
+	// Number counts the changes, from 1.
+	Number uint64
 	// At is when it had settled.
 	At time.Time
 	// Paths are the absolute paths of the first files that were added, removed
@@ -94,6 +96,7 @@ type Watcher struct {
 	done      chan struct{}        // closed when Run returns
 	running   atomic.Bool
 	holds     atomic.Int32
+	taken     atomic.Uint64
 	status    atomic.Pointer[Status]
 }
 
@@ -105,8 +108,8 @@ type baselineRequest struct {
 
 // Verdict is what has come of a build, once its output has settled.
 type Verdict struct {
-	// Change numbers the change that it is, counting from 1: the content differs
-	// from the last one that was reported or that a backend was started from.
+	// Change is the Number of the change that it is: the content differs from the
+	// last one that was reported or that a backend was started from.
 	// Whoever hears of it has taken it over. 0: it is none.
 	Change uint64
 	// MissingEntry is the entry file's path if that is missing or empty. What else
@@ -170,7 +173,8 @@ func (w *Watcher) Changes() <-chan Change { return w.changes }
 // start is made from: from now on only a difference to it is a change, and a
 // change that was reported but not received yet is taken back. While files are
 // being written it waits for them to settle, for 2 seconds at most, so that a
-// start in the middle of a build does not need a second one.
+// start in the middle of a build does not need a second one. One that was received
+// but not heeded yet can be told by [Watcher.Taken].
 //
 // It returns the entry file's path if that is missing or empty. Nothing should
 // be started then; a change is reported once the file is there. Run must be
@@ -233,6 +237,10 @@ func (w *Watcher) Hold() (release func()) {
 		}
 	})
 }
+
+// Taken is the Number of the last change that a Baseline has taken for what the
+// backend is made from: none up to it asks for another start. 0: there was none.
+func (w *Watcher) Taken() uint64 { return w.taken.Load() }
 
 // Status is the latest state; it waits for nobody.
 func (w *Watcher) Status() Status { return *w.status.Load() }

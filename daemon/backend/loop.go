@@ -74,7 +74,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 	l.group.Wait()
 	for _, it := range l.inbox.close() {
-		l.accept(it)
+		l.accept(it.request, it.event)
 	}
 	l.settleRequests(event{}, l.state)
 }
@@ -99,7 +99,10 @@ func (l *loop) handle(work context.Context, it item) {
 	if l.state.stale(e) {
 		return
 	}
-	l.accept(it)
+	// The watcher tells of a change on another way than the start takes that finds
+	// it, which may have been faster.
+	e.taken = e.kind == outputChanged && e.change != 0 && l.config.Taken != nil && e.change <= l.config.Taken()
+	l.accept(it.request, e)
 	before := l.state
 	next, effects := transition(before, e)
 	l.state = next
@@ -113,14 +116,18 @@ func (l *loop) handle(work context.Context, it item) {
 	l.settleRequests(e, before)
 }
 
-func (l *loop) accept(it item) {
-	if it.request != nil {
-		it.request.after = l.state.attempt
-		if l.state.knows(it.event) {
-			it.request.after = l.state.changeAfter
-		}
-		l.requests = append(l.requests, it.request)
+func (l *loop) accept(r *request, e event) {
+	if r == nil {
+		return
 	}
+	r.after = l.state.attempt
+	switch {
+	case l.state.knows(e):
+		r.after = l.state.changeAfter
+	case e.taken && r.after > 0:
+		r.after--
+	}
+	l.requests = append(l.requests, r)
 }
 
 // leave forgets a request for a build, and the build with the last of those who

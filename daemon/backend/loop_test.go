@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,7 +55,7 @@ func TestOneStartServesAllWhoNeedIt(t *testing.T) {
 
 func TestAChangeStartsNothingThatNobodyNeeds(t *testing.T) {
 	inBubble(t, Config{}, patient, []act{{}}, func(b *bench) {
-		b.Changed()
+		b.Changed(0)
 		b.heard("")
 		b.mustBe(Idle)
 	})
@@ -102,6 +103,34 @@ func TestAChangeIsFollowed(t *testing.T) {
 	})
 }
 
+// What a start has found already asks for no other, however late it is told.
+func TestAChangeThatAStartHasFound(t *testing.T) {
+	var taken atomic.Uint64
+	slow := act{readyAfter: 10 * time.Second}
+	inBubble(t, Config{Taken: taken.Load}, patient, []act{slow, slow}, func(b *bench) {
+		b.Need(legacyClient)
+		b.mustBe(Starting)
+		taken.Store(2)
+		b.Changed(1)
+		b.Changed(2)
+		if err := b.FollowChange(b.t.Context(), 2, nil); err != nil || b.Status().Generation != 1 {
+			t.Errorf("followed while it starts: %v, generation %d", err, b.Status().Generation)
+		}
+		b.Changed(2)
+		if status := b.mustBe(Running); status.Generation != 1 {
+			t.Errorf("it was started again: generation %d", status.Generation)
+		}
+		// The newer of two that come at once is not taken for the older.
+		b.Changed(2)
+		b.Changed(3)
+		b.mustBe(Starting)
+		time.Sleep(10 * time.Second)
+		if status := b.mustBe(Running); status.Generation != 2 {
+			t.Errorf("after a new change: generation %d", status.Generation)
+		}
+	})
+}
+
 func TestAFailedStartIsNotRepeatedForEachRequest(t *testing.T) {
 	broken := act{readyErr: fail(ExitedAtStart, "the backend exited with status 1 before it was ready"), endTakes: 10 * time.Second}
 	inBubble(t, Config{}, patient, []act{broken, broken, {}}, func(b *bench) {
@@ -119,7 +148,7 @@ func TestAFailedStartIsNotRepeatedForEachRequest(t *testing.T) {
 		}
 		b.Need(legacyClient)
 		b.heard("Unavailable exited-at-start")
-		b.Changed()
+		b.Changed(0)
 		b.heard("Starting 2, Unavailable exited-at-start")
 		time.Sleep(time.Minute)
 		b.mustBe(Failed)
@@ -213,7 +242,7 @@ func TestACrashLoopEnds(t *testing.T) {
 		b.observer.take()
 		b.Need(legacyClient)
 		b.heard("Unavailable crash-loop")
-		b.Changed()
+		b.Changed(0)
 		b.heard(fmt.Sprintf("Starting %d, Up %[1]d", crashLimit+1))
 	})
 }
@@ -249,7 +278,7 @@ func TestRestartsThatMeetBecomeOne(t *testing.T) {
 				return b.Restart(ctx, RestartOptions{}, nil)
 			}))
 		}
-		b.Changed()
+		b.Changed(0)
 		b.heard("Down 1 backend-restarted")
 		time.Sleep(2 * time.Second)
 		b.heard("Starting 2, Up 2")
@@ -272,8 +301,8 @@ func TestARestartDuringAStartReplacesIt(t *testing.T) {
 		restarted := b.async(func(ctx context.Context) error { return b.Restart(ctx, RestartOptions{}, nil) })
 		time.Sleep(time.Second)
 		b.heard("Starting 2")
-		b.Changed()
-		b.Changed()
+		b.Changed(0)
+		b.Changed(0)
 		b.heard("Starting 3")
 		time.Sleep(time.Second)
 		b.heard("Up 3")
@@ -390,7 +419,7 @@ func TestCallsInFlightGetTimeBeforeARestart(t *testing.T) {
 	t.Run("and may use less", func(t *testing.T) {
 		inBubble(t, Config{}, drains, []act{{}}, func(b *bench) {
 			b.mustStart()
-			b.Changed()
+			b.Changed(0)
 			b.heard("Draining 1")
 			b.Drained(1)
 			b.heard("Down 1 backend-restarted, Starting 2, Up 2")
@@ -399,7 +428,7 @@ func TestCallsInFlightGetTimeBeforeARestart(t *testing.T) {
 	t.Run("and no more", func(t *testing.T) {
 		inBubble(t, Config{}, drains, []act{{}}, func(b *bench) {
 			b.mustStart()
-			b.Changed()
+			b.Changed(0)
 			b.Drained(7)
 			time.Sleep(5*time.Second - time.Nanosecond)
 			b.heard("Draining 1")
@@ -430,7 +459,7 @@ func TestAMissingEntryIsWaitedFor(t *testing.T) {
 		}
 		b.Need(legacyClient)
 		b.heard("Starting 1, Unavailable entry-missing waiting")
-		b.Changed()
+		b.Changed(0)
 		b.heard("Starting 1, Up 1")
 	})
 }
@@ -856,7 +885,7 @@ func TestAnObserverMayAskBack(t *testing.T) {
 			if strings.HasPrefix(heard, "Unavailable") && asked < 10 {
 				asked++
 				b.Need(legacyClient)
-				b.Changed()
+				b.Changed(0)
 				b.Drained(1)
 			}
 		}

@@ -50,7 +50,7 @@ func (m *mailbox) put(it item) bool {
 // repeats reports whether the item says no more than the one before it.
 func (it item) repeats(last item) bool {
 	mergeable := it.event.kind == needed || it.event.kind == outputChanged && it.request == nil
-	return mergeable && it.plain() && last.plain() && it.event.kind == last.event.kind
+	return mergeable && it.plain() && last.plain() && it.event.kind == last.event.kind && it.event.change == last.event.change
 }
 
 // plain reports whether the item is about its event.

@@ -412,7 +412,7 @@ func TestABackendThatExitsAtOnce(t *testing.T) {
 				t.Errorf("failure = %+v", f)
 			}
 			h.change(func(l *Launch) { *l = selfAs(role) })
-			h.Changed()
+			h.Changed(0)
 			h.awaitState(Running)
 		})
 	}
@@ -910,7 +910,7 @@ func TestAnEntryThatIsNotBuiltYet(t *testing.T) {
 		t.Errorf("failure = %+v", f)
 	}
 	watch("", nil)
-	h.Changed()
+	h.Changed(0)
 	// What never had a process has used up no number.
 	h.awaitGeneration(1)
 }

@@ -131,6 +131,7 @@ type event struct {
 	tail       []string    // exited, built: the last lines
 	build      uint64      // built
 	change     uint64      // outputChanged: its number; 0 for none
+	taken      bool        // outputChanged: the start under way, or the last one, is made from it
 }
 
 // effectKind is something to be done.
@@ -214,7 +215,7 @@ func (t *turn) take(e event) {
 	case shutdownAsked:
 		t.onStop(ShuttingDown)
 	case outputChanged:
-		if t.knows(e) {
+		if e.taken || t.knows(e) {
 			return
 		}
 		if e.change != 0 {

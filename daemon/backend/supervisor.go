@@ -80,16 +80,16 @@ func (s *Supervisor) Need(starter era.Peer) {
 }
 
 // Changed says that the build output has settled on new content: what runs is
-// restarted, what failed is tried again, and an idle backend stays idle. It
-// never blocks.
-func (s *Supervisor) Changed() {
-	s.inbox.put(item{event: event{kind: outputChanged}})
+// restarted, what failed is tried again, and an idle backend stays idle. number
+// tells the change from those before and after it; 0 is always a new one. It never
+// blocks.
+func (s *Supervisor) Changed(number uint64) {
+	s.inbox.put(item{event: event{kind: outputChanged, change: number}})
 }
 
 // FollowChange is Changed for who waits for what comes of it. It returns nil when a
-// generation is up that was started after the call, or when nothing runs. Calls
-// for one change, which a number other than 0 tells from the one before, count as
-// one. Errors and step are as for Start.
+// generation is up that was started after the call or from that change, or when
+// nothing runs. Calls for one change count as one. Errors and step are as for Start.
 func (s *Supervisor) FollowChange(ctx context.Context, number uint64, step func(Step)) error {
 	return s.ask(ctx, &request{kind: outputChanged, change: number}, step)
 }

@@ -97,6 +97,10 @@ type Config struct {
 	// before every spawn; a missingEntry other than "" means that there is
 	// nothing to start yet. nil checks nothing.
 	Baseline func(context.Context) (missingEntry string, err error)
+	// Taken is the number of the last change that a Baseline has seen: hearing of
+	// it, or of one before, leads to nothing. It must not block. nil: none has
+	// seen any.
+	Taken func() uint64
 	// Observer hears what becomes of the generations. nil: nobody does.
 	Observer Observer
 	// RecordFile keeps the identity of the running process for a daemon that
