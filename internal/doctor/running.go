@@ -97,7 +97,7 @@ func lookLeftovers(_ context.Context, f *facts) []Finding {
 	for _, pid := range pids {
 		named = append(named, words(fmt.Sprintf("pid %d", pid), process.CommandLine(pid)))
 	}
-	return with(one(Warning, "%s of an earlier daemon are left", count(len(pids), "process")), `the next daemon ends them: "devproxyd start"`, named...)
+	return with(one(Warning, "an earlier daemon has left %s", count(len(pids), "process")), `the next daemon ends them: "devproxyd start"`, named...)
 }
 
 // lookBackend: how does it do?

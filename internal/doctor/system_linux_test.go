@@ -32,7 +32,9 @@ func TestLeftoversAreNamedAndLeft(t *testing.T) {
 	f := &facts{Patient: newPatient(t, sound), statusErr: client.ErrNoDaemon}
 	wantFinding(t, lookLeftovers(t.Context(), f), OK)
 	pid := orphan(t, f.Project.Hash+":7")
-	wantFinding(t, lookLeftovers(t.Context(), f), Warning, "1 process", "pid "+strconv.Itoa(pid)+" sleep 60", "devproxyd start")
+	wantFinding(t, lookLeftovers(t.Context(), f), Warning, "left 1 process", "pid "+strconv.Itoa(pid)+" sleep 60", "devproxyd start")
+	orphan(t, f.Project.Hash+":8")
+	wantFinding(t, lookLeftovers(t.Context(), f), Warning, "left 2 processes")
 	if err := syscall.Kill(pid, 0); err != nil {
 		t.Errorf("it was ended: %v", err)
 	}
