@@ -74,14 +74,14 @@ type calls struct {
 	ended func(*call)
 }
 
-// take takes a message and reports whether it has changed a call.
-func (c *calls) take(e *client.TrafficEntry, body []byte) bool {
+// take takes a message.
+func (c *calls) take(e *client.TrafficEntry, body []byte) {
 	c.lost += e.GetLost()
 	at, id := e.GetTime().AsTime(), e.GetId()
 	key := callKey{e.GetSession(), id}
 	switch way, kind := client.DirectionName(e.GetDirection()), client.KindName(e.GetKind()); {
 	case way == "from-client" && kind == "request":
-		return c.begin(key, e, body)
+		c.begin(key, e, body)
 	case way == "from-client" && kind == "notification" && e.GetMethod() == "notifications/cancelled":
 		var message struct {
 			Params struct {
@@ -89,10 +89,10 @@ func (c *calls) take(e *client.TrafficEntry, body []byte) bool {
 			} `json:"params"`
 		}
 		_ = json.Unmarshal(body, &message)
-		return c.end(callKey{e.GetSession(), string(message.Params.RequestID)}, at, callCancelled, "")
+		c.end(callKey{e.GetSession(), string(message.Params.RequestID)}, at, callCancelled, "")
 	case way == "to-client" && kind == "result":
 		outcome, detail := outcomeOf(body, len(body) < int(e.GetSize()))
-		return c.end(key, at, outcome, detail)
+		c.end(key, at, outcome, detail)
 	case way == "to-client" && kind == "error":
 		outcome, detail := callError, strconv.FormatInt(e.GetErrorCode(), 10)
 		var message struct {
@@ -103,14 +103,13 @@ func (c *calls) take(e *client.TrafficEntry, body []byte) bool {
 		if json.Unmarshal(body, &message) == nil && message.Error.Data.Reason != "" {
 			outcome, detail = message.Error.Data.outcome(), message.Error.Data.Reason
 		}
-		return c.end(key, at, outcome, detail)
+		c.end(key, at, outcome, detail)
 	}
-	return false
 }
 
-func (c *calls) begin(key callKey, e *client.TrafficEntry, body []byte) bool {
+func (c *calls) begin(key callKey, e *client.TrafficEntry, body []byte) {
 	if e.GetMethod() == "subscriptions/listen" {
-		return false // it stays open for as long as its client is there
+		return // it stays open for as long as its client is there
 	}
 	one := &call{
 		session: key.session, client: inCell(e.GetClientName()), id: key.id, method: inCell(e.GetMethod()),
@@ -130,20 +129,18 @@ func (c *calls) begin(key callKey, e *client.TrafficEntry, body []byte) bool {
 		}
 		c.all = slices.Delete(c.all, 0, extra)
 	}
-	return true
 }
 
-func (c *calls) end(key callKey, at time.Time, outcome, detail string) bool {
+func (c *calls) end(key callKey, at time.Time, outcome, detail string) {
 	one := c.open[key]
 	if one == nil {
-		return false // it began before anybody looked, or was cancelled
+		return // it began before anybody looked, or was cancelled
 	}
 	delete(c.open, key)
 	one.end(at, outcome, inCell(detail))
 	if c.ended != nil {
 		c.ended(one)
 	}
-	return true
 }
 
 // sessions tells which clients there are at a moment. What others had open is
