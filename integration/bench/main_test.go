@@ -21,7 +21,7 @@ var (
 	measureFlag = flag.Bool("measure", false, "run TestMeasure, which takes minutes and wants the machine for itself")
 	rowsFlag    = flag.String("rows", "", "measure only the rows whose name matches this regexp")
 	idleFlag    = flag.Duration("idle", time.Minute, "how long idle daemons are watched")
-	roundsFlag  = flag.Int("rounds", 7, "how often the ways to measure a row take turns")
+	roundsFlag  = flag.Int("rounds", 5, "how often the ways to measure a row take turns")
 	pageFlag    = flag.String("page", "", "the page whose table to replace")
 	binFlag     = flag.String("bin", "", "take the programs from this folder and build none, to compare two builds")
 	updateFlag  = flag.Bool("update", false, "write testdata/budget.txt")
