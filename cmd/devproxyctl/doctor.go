@@ -55,7 +55,7 @@ Exit codes: 0 no problem, though there may be warnings; 1 a problem; 2 wrong usa
 			looked := cli.Waiting(cmd, "what does not answer")
 			findings := doctor.Examine(cmd.Context(), doctor.Patient{
 				Project: p, ProjectErr: err, Socket: target.SocketPath,
-				Program: client.Build{Program: cmd.Root().Name(), Version: cmd.Root().Version, Contract: client.Contract},
+				Program: cli.OwnBuild(cmd),
 				Environ: os.Environ(), Host: host, Started: start,
 				Handshake: func(ctx context.Context) (string, error) {
 					if startErr != nil {

@@ -61,8 +61,9 @@ func (s stay) next(ctx context.Context) (*client.Client, *client.Status, error) 
 		if err == nil {
 			var status *client.Status
 			if status, err = c.Status(ctx, false); err == nil {
-				ours := client.Build{Program: s.cmd.Root().Name(), Version: s.cmd.Root().Version, Contract: client.Contract}
-				if err := client.CheckContract(ours, client.RunningBuild(status)); err != nil {
+				// A mere difference of versions is no fault, and a line about it would break
+				// into a screen.
+				if err := client.CheckContract(cli.OwnBuild(s.cmd), client.RunningBuild(status)); err != nil {
 					return nil, nil, errors.Join(err, c.Close())
 				}
 				return c, status, nil

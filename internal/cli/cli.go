@@ -138,13 +138,16 @@ func (t *Target) Dial(cmd *cobra.Command) (*client.Client, project.Project, erro
 	return c, p, nil
 }
 
+// OwnBuild is the build of the program that cmd belongs to, for comparisons.
+func OwnBuild(cmd *cobra.Command) client.Build {
+	return client.Build{Program: cmd.Root().Name(), Version: cmd.Root().Version, Contract: client.Contract}
+}
+
 // CheckBuild reports a daemon of another contract, and warns on stderr of one of
 // another version. It is the person who acts on either.
 func CheckBuild(cmd *cobra.Command, status *client.Status) error {
 	const replace = `"devproxyd restart" replaces the daemon by the installed version`
-	program := cmd.Root()
-	ours := client.Build{Program: program.Name(), Version: program.Version, Contract: client.Contract}
-	theirs := client.RunningBuild(status)
+	ours, theirs := OwnBuild(cmd), client.RunningBuild(status)
 	err := client.CheckContract(ours, theirs)
 	if other, ok := errors.AsType[*client.IncompatibleError](err); ok && other.TheirsIsOlder() {
 		return fmt.Errorf("%w; %s", err, replace)
@@ -153,7 +156,7 @@ func CheckBuild(cmd *cobra.Command, status *client.Status) error {
 		return err
 	}
 	if skew := client.Skew(ours, theirs); skew != "" {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; %s\n", program.Name(), skew, replace)
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; %s\n", ours.Program, skew, replace)
 	}
 	return nil
 }
