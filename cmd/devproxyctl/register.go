@@ -550,10 +550,7 @@ func shownPath(path string, host clients.Host) string {
 	if rel, err := filepath.Rel(host.Root, path); err == nil && filepath.IsLocal(rel) {
 		return rel
 	}
-	if rel, err := filepath.Rel(host.Home, path); err == nil && filepath.IsLocal(rel) {
-		return filepath.Join("~", rel)
-	}
-	return path
+	return host.Short(path)
 }
 
 // systemName is what people call a system.

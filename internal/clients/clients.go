@@ -49,6 +49,14 @@ func (h Host) path(parts ...string) string {
 	return filepath.Join(append([]string{h.Home}, parts...)...)
 }
 
+// Short is an absolute path as a person writes it.
+func (h Host) Short(path string) string {
+	if rel, err := filepath.Rel(h.Home, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.Join("~", rel)
+	}
+	return path
+}
+
 // dir is the folder that a variable names, or otherwise. A relative one would
 // be another in each working directory, and no client means that.
 func (h Host) dir(variable, otherwise string) string {

@@ -161,7 +161,7 @@ func lookState(_ context.Context, f *facts) []Finding {
 		if above, writable := writableAbove(dir); !writable {
 			return with(one(Problem, "%s cannot be made: you may not write to %s", dir, above), "mend its rights, or check HOME")
 		}
-		return one(OK, "%s is made by the first daemon", f.short(dir))
+		return one(OK, "%s is made by the first daemon", f.Host.Short(dir))
 	}
 	if !mayWrite(dir) {
 		return with(one(Problem, "you may not write to %s", dir), "mend its rights, or look whether the disk is read-only")
@@ -171,7 +171,7 @@ func lookState(_ context.Context, f *facts) []Finding {
 			return with(one(Problem, "the file system of %s takes no sockets: %v", dir, err), "name a socket elsewhere with --socket PATH or DEVPROXY_SOCKET, to all programs and clients")
 		}
 	}
-	return one(OK, "%s, yours alone", f.short(dir))
+	return one(OK, "%s, yours alone", f.Host.Short(dir))
 }
 
 // writableAbove finds the folder in which dir would be made, and whether it may be.
@@ -215,7 +215,7 @@ func lookSocket(_ context.Context, f *facts) []Finding {
 	info, err := project.CheckSocket(socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return one(OK, "%s, which a daemon makes", f.short(socket))
+		return one(OK, "%s, which a daemon makes", f.Host.Short(socket))
 	case err != nil:
 		if unsafe, ok := errors.AsType[*project.UnsafeError](err); ok {
 			return with(one(Problem, "%s is not safe to use: %s", unsafe.Path, unsafe.Reason), unsafe.Fix)
@@ -226,15 +226,7 @@ func lookSocket(_ context.Context, f *facts) []Finding {
 	case errors.Is(f.statusErr, client.ErrNoDaemon):
 		return with(one(Warning, "%s was left behind by a daemon that is gone", socket), "nothing: the next daemon removes it")
 	}
-	return one(OK, "%s", f.short(socket))
-}
-
-// short is a path as a person writes it.
-func (f *facts) short(path string) string {
-	if rel, err := filepath.Rel(f.Host.Home, path); err == nil && filepath.IsLocal(rel) {
-		return filepath.Join("~", rel)
-	}
-	return path
+	return one(OK, "%s", f.Host.Short(socket))
 }
 
 // words joins what is there.
