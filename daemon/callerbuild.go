@@ -61,7 +61,8 @@ func (b *buildings) begin() (release func()) {
 
 // finish ends what begin began. Compilers write output in spite of errors, and a
 // build that fails leaves the running backend alone: what is there then is no
-// change, unless another build has a claim to it.
+// change, unless another build has a claim to it, or the next one that succeeds
+// finds it good.
 func (b *buildings) finish(ctx context.Context, release func(), failed bool) {
 	b.mu.Lock()
 	b.count--
@@ -74,7 +75,7 @@ func (b *buildings) finish(ctx context.Context, release func(), failed bool) {
 		// Also of a build that was cancelled.
 		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), forgivenWithin, errForgiven)
 		defer cancel()
-		if _, err := b.watcher.Baseline(ctx); err != nil {
+		if err := b.watcher.Forgive(ctx); err != nil {
 			b.log.Debug("the output of a failed build may count as a change", "error", err)
 		}
 	}

@@ -89,6 +89,7 @@ type loop struct {
 	pollEvery time.Duration // 0 while there are events
 
 	reference fingerprint // what was reported last, or a backend started from; nil before the first look
+	forgiven  fingerprint // what the reference was before Forgive changed it; nil if it has not
 	latest    fingerprint
 	owed      bool   // a start waits for the entry file
 	changes   uint64 // that were told
@@ -367,6 +368,12 @@ func (l *loop) serve(f finding) {
 	for _, request := range requests {
 		select {
 		case request.reply <- missing:
+			switch {
+			case !request.forgive:
+				l.forgiven = nil
+			case l.forgiven == nil:
+				l.forgiven = l.reference
+			}
 			l.reference, l.owed = f.print, missing != ""
 			l.w.takeBack()
 			l.w.taken.Store(l.changes)
@@ -388,12 +395,16 @@ func (l *loop) evaluate(f finding) {
 		return
 	}
 	paths := difference(l.reference, l.latest)
+	if len(paths) == 0 && len(l.asking) > 0 && l.forgiven != nil {
+		// A build that succeeds makes good what a failed one has left.
+		paths = difference(l.forgiven, l.latest)
+	}
 	if len(paths) == 0 && !l.owed {
 		l.tell(Verdict{})
 		return
 	}
 	now := time.Now()
-	l.reference, l.owed = l.latest, false
+	l.reference, l.forgiven, l.owed = l.latest, nil, false
 	l.feedback.changed(l.began(now), paths)
 	l.status.LastChangeAt = now
 	l.status.LastChanged = l.newest(paths)

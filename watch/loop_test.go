@@ -486,6 +486,42 @@ func TestSettledIsNoFeedback(t *testing.T) {
 	})
 }
 
+// What a failed build has left is no change, until a build that succeeds finds it
+// good; but not if a backend was started from it meanwhile.
+func TestForgive(t *testing.T) {
+	inBubble(t, Config{}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
+		fail := func(text string) {
+			release := w.Hold()
+			g.write("a", text)
+			if err := w.Forgive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			release()
+			expectNone(t, w, time.Minute)
+		}
+		fail("1")
+		fail("2")
+		if verdict, _ := settled(t, w); verdict.Change != 1 {
+			t.Errorf("of what failed builds have left it says %+v", verdict)
+		}
+		if verdict, _ := settled(t, w); verdict.Change != 0 {
+			t.Errorf("of what it has told it says %+v", verdict)
+		}
+		fail("3")
+		fail("2")
+		if verdict, _ := settled(t, w); verdict.Change != 0 {
+			t.Errorf("of what a backend runs from it says %+v", verdict)
+		}
+		fail("3")
+		if _, err := w.Baseline(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if verdict, _ := settled(t, w); verdict.Change != 0 {
+			t.Errorf("of what a backend was started from it says %+v", verdict)
+		}
+	})
+}
+
 func TestSettledWithoutEntry(t *testing.T) {
 	inBubble(t, Config{Entry: "main"}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
 		g.write("other", "1")

@@ -104,12 +104,15 @@ type baselineRequest struct {
 	// reply is unbuffered, so that both sides agree whether it was taken.
 	reply     chan string
 	abandoned <-chan struct{}
+	// forgive: no backend starts from it.
+	forgive bool
 }
 
 // Verdict is what has come of a build, once its output has settled.
 type Verdict struct {
 	// Change is the Number of the change that it is: the content differs from the
-	// last one that was reported or that a backend was started from.
+	// last one that was reported or that a backend was started from, even if
+	// Forgive has taken it.
 	// Whoever hears of it has taken it over. 0: it is none.
 	Change uint64
 	// MissingEntry is the entry file's path if that is missing or empty. What else
@@ -180,7 +183,18 @@ func (w *Watcher) Changes() <-chan Change { return w.changes }
 // be started then; a change is reported once the file is there. Run must be
 // running; errors are ErrStopped and the cause of ctx's end.
 func (w *Watcher) Baseline(ctx context.Context) (missingEntry string, err error) {
-	request := baselineRequest{reply: make(chan string), abandoned: ctx.Done()}
+	return w.baseline(ctx, false)
+}
+
+// Forgive is Baseline for content that no backend is started from, such as what a
+// failed build has left: it is no change by itself, but one to a later Settled.
+func (w *Watcher) Forgive(ctx context.Context) error {
+	_, err := w.baseline(ctx, true)
+	return err
+}
+
+func (w *Watcher) baseline(ctx context.Context, forgive bool) (missingEntry string, err error) {
+	request := baselineRequest{reply: make(chan string), abandoned: ctx.Done(), forgive: forgive}
 	select {
 	case w.baselines <- request:
 	case <-w.done:

@@ -51,7 +51,7 @@ Until it ends the daemon holds back what changes in the watched paths, and start
 backend by itself, so that nothing half built is ever run. If it succeeds and what is
 watched has changed, the one restart follows and its outcome is shown; if that fails
 the exit code is 1. If the build fails, a backend that runs is left alone, whatever
-was written. Where no daemon runs, the command runs all the same.
+was written, until a build succeeds. Where no daemon runs, the command runs all the same.
 
 A restart that is asked for meanwhile, with "devproxyctl restart" or by a tool, does
 not wait for the end of the build. Within a build, this program only runs the
