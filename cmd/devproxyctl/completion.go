@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,7 +37,7 @@ func addCompletions(root *cobra.Command, target *cli.Target) {
 	c := completer{target}
 	for path, complete := range map[string]cobra.CompletionFunc{
 		"init":           folders,
-		"build":          files,
+		"build":          cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"call":           first(c.tools),
 		"tools":          first(c.tools),
 		"resources read": first(c.resources),
@@ -74,10 +75,6 @@ var tracedMethods = []string{
 	"completion/complete", "elicitation/create", "initialize", "logging/setLevel", "notifications/*", "ping",
 	"prompts/*", "prompts/get", "prompts/list", "resources/*", "resources/list", "resources/read", "roots/list",
 	"sampling/createMessage", "server/discover", "subscriptions/listen", "tools/*", "tools/call", "tools/list",
-}
-
-func files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveDefault
 }
 
 func folders(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -131,45 +128,30 @@ func wordsOf(all []thing, key func(thing) string) []string {
 
 func nameOf(t thing) string { return t.Name }
 
-// status is what the daemon says, nil if none runs.
-func (c completer) status(ctx context.Context) *client.Status {
-	daemon, _, err := c.target.Find(ctx)
-	if err != nil {
+// ask returns the list that the server gives, nil if it does not run: a press of
+// the Tab key does not start it.
+func (c completer) ask(ctx context.Context, cmd *cobra.Command, list func(*server, context.Context) ([]json.RawMessage, error)) []thing {
+	if client.StateName(currentStatus(ctx, c.target).GetBackend().GetState()) != "running" {
 		return nil
-	}
-	defer func() { _ = daemon.Close() }()
-	status, err := daemon.Status(ctx, false)
-	if err != nil {
-		return nil
-	}
-	return status
-}
-
-// withServer asks the server, if it runs.
-func (c completer) withServer(ctx context.Context, cmd *cobra.Command, ask func(s *server)) {
-	status := c.status(ctx)
-	if status == nil || client.StateName(status.GetBackend().GetState()) != "running" {
-		return
 	}
 	p, err := c.target.Project()
 	if err != nil {
-		return
+		return nil
 	}
 	s, err := attach(ctx, cmd, p, shim.Config{Socket: c.target.SocketPath, NoAutostart: true}, nil, nil)
 	if err != nil {
-		return
+		return nil
 	}
 	defer s.close()
-	ask(s)
+	raw, err := list(s, ctx)
+	if err != nil {
+		return nil
+	}
+	return things(raw)
 }
 
 func (c completer) tools(ctx context.Context, cmd *cobra.Command) []string {
-	var words []string
-	c.withServer(ctx, cmd, func(s *server) {
-		if raw, err := s.tools(ctx); err == nil {
-			words = wordsOf(things(raw), nameOf)
-		}
-	})
+	words := wordsOf(c.ask(ctx, cmd, (*server).tools), nameOf)
 	if words != nil {
 		return words
 	}
@@ -181,23 +163,11 @@ func (c completer) tools(ctx context.Context, cmd *cobra.Command) []string {
 }
 
 func (c completer) resources(ctx context.Context, cmd *cobra.Command) []string {
-	var words []string
-	c.withServer(ctx, cmd, func(s *server) {
-		if raw, err := s.resources(ctx); err == nil {
-			words = wordsOf(things(raw), func(t thing) string { return t.URI })
-		}
-	})
-	return words
+	return wordsOf(c.ask(ctx, cmd, (*server).resources), func(t thing) string { return t.URI })
 }
 
 func (c completer) prompts(ctx context.Context, cmd *cobra.Command) []string {
-	var words []string
-	c.withServer(ctx, cmd, func(s *server) {
-		if raw, err := s.prompts(ctx); err == nil {
-			words = wordsOf(things(raw), nameOf)
-		}
-	})
-	return words
+	return wordsOf(c.ask(ctx, cmd, (*server).prompts), nameOf)
 }
 
 // arguments completes --arg: the names that a tool or a prompt takes, and then
@@ -209,17 +179,15 @@ func (c completer) arguments(cmd *cobra.Command, args []string, typed string) ([
 	}
 	ctx, cancel := patient(cmd)
 	defer cancel()
-	ask := (*server).tools
+	list := (*server).tools
 	if cmd.Name() == "get" {
-		ask = (*server).prompts
+		list = (*server).prompts
 	}
 	var found thing
-	c.withServer(ctx, cmd, func(s *server) {
-		raw, err := ask(s, ctx)
-		if i := indexNamed(things(raw), args[0]); err == nil && i >= 0 {
-			found = things(raw)[i]
-		}
-	})
+	all := c.ask(ctx, cmd, list)
+	if i := indexNamed(all, args[0]); i >= 0 {
+		found = all[i]
+	}
 	if name, _, ok := strings.Cut(typed, "="); ok {
 		return startingWith(typed, found.valuesOf(name)), directive
 	}
@@ -271,7 +239,7 @@ func (c completer) sessions(cmd *cobra.Command, _ []string, typed string) ([]str
 	ctx, cancel := patient(cmd)
 	defer cancel()
 	var words []string
-	for _, session := range c.status(ctx).GetSessions() {
+	for _, session := range currentStatus(ctx, c.target).GetSessions() {
 		about := strings.TrimSpace(session.GetClientName() + " " + session.GetClientVersion())
 		if word, ok := word(strconv.FormatUint(session.GetId(), 10), about); ok {
 			words = append(words, word)
@@ -283,7 +251,7 @@ func (c completer) sessions(cmd *cobra.Command, _ []string, typed string) ([]str
 func (c completer) generations(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := patient(cmd)
 	defer cancel()
-	backend := c.status(ctx).GetBackend()
+	backend := currentStatus(ctx, c.target).GetBackend()
 	var words []string
 	for n := backend.GetGeneration(); n > 0 && len(words) < completedGenerations; n-- {
 		if word, ok := word(strconv.FormatUint(n, 10), ""); ok {

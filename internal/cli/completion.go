@@ -13,8 +13,8 @@ import (
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 // AddCompletion adds the command that prints a completion script to root, which
-// has all its other commands already. What says not how it is completed is
-// completed with nothing: a name of a file is right in few places, and wrong
+// has all its other commands already. What does not say how it is completed is
+// completed with nothing: the name of a file is right in few places, and wrong
 // in all others.
 func AddCompletion(root *cobra.Command) {
 	root.AddCommand(newCompletion(root.Name()))
@@ -23,7 +23,7 @@ func AddCompletion(root *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 			if what, _ := pflag.UnquoteUsage(flag); what == "FILE" || what == "PATH" {
 				// Fails where the flag has a completion of its own, which stays.
-				_ = cmd.RegisterFlagCompletionFunc(flag.Name, files)
+				_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 			}
 		})
 	})
@@ -34,10 +34,6 @@ func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
 	for _, below := range cmd.Commands() {
 		eachCommand(below, do)
 	}
-}
-
-func files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveDefault
 }
 
 func newCompletion(program string) *cobra.Command {
