@@ -364,30 +364,3 @@ func (b *foregroundBuild) awaited(ctx context.Context, do func() error) error {
 	})
 	return do()
 }
-
-// buildWatch shows the process of [build] watch.
-func (p *page) buildWatch(w *client.BuildWatch) {
-	if w == nil {
-		return
-	}
-	line := w.GetCommand()
-	if w.GetPid() != 0 {
-		line += fmt.Sprintf(", pid %d, up %s", w.GetPid(), p.since(w.GetStartTime()))
-	}
-	switch n := w.GetRestarts(); n {
-	case 0:
-	case 1:
-		line += ", started again once"
-	default:
-		line += fmt.Sprintf(", started again %d times", n)
-	}
-	p.row("builder", "%s", line)
-	// Its last words matter when it has ended.
-	if w.GetMessage() != "" {
-		p.row("", "%s", w.GetMessage())
-		p.rows(w.GetTail()[max(0, len(w.GetTail())-lastWords):])
-	}
-}
-
-// lastWords is how many lines say why a build watcher has ended.
-const lastWords = 10

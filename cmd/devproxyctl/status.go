@@ -163,7 +163,8 @@ func (p *page) daemon(d *client.Daemon) {
 	}
 }
 
-func (p *page) backend(b *client.Backend) {
+// stateLine is what a backend does and since when, with its style.
+func stateLine(b *client.Backend, now time.Time) string {
 	name := client.StateName(b.GetState())
 	line := stateStyle(name).Render(name)
 	if b.GetGeneration() != 0 {
@@ -176,13 +177,17 @@ func (p *page) backend(b *client.Backend) {
 		line += fmt.Sprintf(", port %d", b.GetPort())
 	}
 	if b.GetReadyTime() != nil {
-		line += ", up " + p.since(b.GetReadyTime())
+		line += ", up " + short(now.Sub(b.GetReadyTime().AsTime()))
 	}
-	p.row("backend", "%s", line)
+	return line
+}
+
+func (p *page) backend(b *client.Backend) {
+	p.row("backend", "%s", stateLine(b, p.now))
 	if b.GetMessage() != "" {
 		p.row("", "%s", b.GetMessage())
 	}
-	line = b.GetTransport()
+	line := b.GetTransport()
 	if b.GetProtocolEra() != "" {
 		line += fmt.Sprintf(", speaks %s, %s", b.GetProtocolEra(), b.GetProtocolVersion())
 	}
@@ -240,6 +245,33 @@ func (p *page) build(b *client.BuildRun) {
 		p.rows(b.GetTail())
 	}
 }
+
+// buildWatch shows the process of [build] watch.
+func (p *page) buildWatch(w *client.BuildWatch) {
+	if w == nil {
+		return
+	}
+	line := w.GetCommand()
+	if w.GetPid() != 0 {
+		line += fmt.Sprintf(", pid %d, up %s", w.GetPid(), p.since(w.GetStartTime()))
+	}
+	switch n := w.GetRestarts(); n {
+	case 0:
+	case 1:
+		line += ", started again once"
+	default:
+		line += fmt.Sprintf(", started again %d times", n)
+	}
+	p.row("builder", "%s", line)
+	// Its last words matter when it has ended.
+	if w.GetMessage() != "" {
+		p.row("", "%s", w.GetMessage())
+		p.rows(w.GetTail()[max(0, len(w.GetTail())-lastWords):])
+	}
+}
+
+// lastWords is how many lines say why a build watcher has ended.
+const lastWords = 10
 
 func (p *page) watch(w *client.Watch) {
 	if len(w.GetPaths()) == 0 {

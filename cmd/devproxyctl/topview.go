@@ -323,20 +323,7 @@ func (p *topPage) head(d *client.Daemon, waiting bool) {
 }
 
 func (p *topPage) backend(b *client.Backend, l *load, words int) {
-	name := client.StateName(b.GetState())
-	line := stateStyle(name).Render(name)
-	if b.GetGeneration() != 0 {
-		line += fmt.Sprintf(", generation %d", b.GetGeneration())
-	}
-	if b.GetPid() != 0 {
-		line += fmt.Sprintf(", pid %d", b.GetPid())
-	}
-	if b.GetPort() != 0 {
-		line += fmt.Sprintf(", port %d", b.GetPort())
-	}
-	if b.GetReadyTime() != nil {
-		line += ", up " + p.since(b.GetReadyTime())
-	}
+	line := stateLine(b, p.now)
 	if l != nil {
 		line += ", " + l.String()
 	}
