@@ -2,16 +2,9 @@ package main
 
 import (
 	"fmt"
-	"time"
-)
 
-// usage is what the processes of a group have used by a moment.
-type usage struct {
-	at        time.Time
-	processes int
-	cpu       time.Duration // since they began
-	memory    int64         // resident, in bytes; what they share counts for each
-}
+	"github.com/debugmcp/devproxy/internal/process"
+)
 
 // load is what a group uses.
 type load struct {
@@ -23,25 +16,25 @@ type load struct {
 // meter measures the load of one process group.
 type meter struct {
 	group int
-	last  usage
+	last  process.Usage
 }
 
 // read returns the load since it was read last; nil if there is none to tell.
 func (m *meter) read(group int) *load {
 	if group != m.group {
-		m.group, m.last = group, usage{}
+		m.group, m.last = group, process.Usage{}
 	}
 	if group == 0 {
 		return nil
 	}
-	now, ok := usageOf(group)
+	now, ok := process.UsageOf(group)
 	if !ok {
 		return nil
 	}
-	l := &load{Processes: now.processes, MemoryBytes: now.memory}
+	l := &load{Processes: now.Processes, MemoryBytes: now.Memory}
 	// A process that has ended takes its time along.
-	if passed := now.at.Sub(m.last.at); !m.last.at.IsZero() && passed > 0 && now.cpu > m.last.cpu {
-		l.CPUPercent = 100 * float64(now.cpu-m.last.cpu) / float64(passed)
+	if passed := now.At.Sub(m.last.At); !m.last.At.IsZero() && passed > 0 && now.CPU > m.last.CPU {
+		l.CPUPercent = 100 * float64(now.CPU-m.last.CPU) / float64(passed)
 	}
 	m.last = now
 	return l

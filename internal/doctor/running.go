@@ -32,7 +32,7 @@ func lookDaemon(_ context.Context, f *facts) []Finding {
 				who += " (" + command + ")"
 			}
 		}
-		if pid := f.Project.DaemonPID(); pid != 0 && isStopped(pid) {
+		if pid := f.Project.DaemonPID(); pid != 0 && process.Stopped(pid) {
 			return with(one(Problem, "%s is stopped, and does not answer", who), fmt.Sprintf("let it go on: kill -CONT %d", pid))
 		}
 		return with(one(Problem, "%s does not answer within %s", who, checkPatience),

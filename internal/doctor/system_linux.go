@@ -68,14 +68,3 @@ func readNumber(path string) (int, bool) {
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	return n, err == nil
 }
-
-// isStopped reports whether a process was stopped, as by SIGSTOP or Ctrl-Z.
-func isStopped(pid int) bool {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return false
-	}
-	// The state follows the name, which may have anything in it.
-	rest := stat[bytes.LastIndexByte(stat, ')')+1:]
-	return bytes.HasPrefix(rest, []byte(" T")) || bytes.HasPrefix(rest, []byte(" t"))
-}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/debugmcp/devproxy/api/client"
+	"github.com/debugmcp/devproxy/internal/process"
 )
 
 // orphan is a process that has the mark of a backend and no parent of ours.
@@ -44,15 +45,15 @@ func TestLeftoversAreNamedAndLeft(t *testing.T) {
 	}
 }
 
-func TestIsStopped(t *testing.T) {
+func TestStopped(t *testing.T) {
 	pid := orphan(t, "nobody:1")
-	if isStopped(pid) {
+	if process.Stopped(pid) {
 		t.Error("a process that sleeps is told to be stopped")
 	}
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); !isStopped(pid); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !process.Stopped(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a process that was stopped is not told to be")
 		}

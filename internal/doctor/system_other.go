@@ -6,6 +6,3 @@ import "context"
 
 // inotifyUse is Linux's own matter.
 func inotifyUse(context.Context) (eventUse, bool) { return eventUse{}, false }
-
-// isStopped is not looked at here.
-func isStopped(int) bool { return false }

@@ -27,6 +27,8 @@ type stat struct {
 	flags                       uint64
 	threads                     int
 	start                       uint64 // clock ticks since boot
+	user, system                uint64 // clock ticks run so far
+	resident                    uint64 // pages in memory
 }
 
 // dead reports whether nothing of the process runs any more. A zombie with more than one thread
@@ -56,7 +58,7 @@ func parseStat(line string) (stat, error) {
 	}
 	fields := strings.Fields(line[end+1:])
 	const first = 3 // number of fields[0] in the manual page
-	if len(fields) <= 22-first || len(fields[0]) != 1 {
+	if len(fields) <= 24-first || len(fields[0]) != 1 {
 		return stat{}, fmt.Errorf("unexpected process stat %q", line)
 	}
 	var err error
@@ -75,6 +77,10 @@ func parseStat(line string) (stat, error) {
 		flags:   number(9),
 		threads: int(number(20)),
 		start:   number(22),
+
+		user:     number(14),
+		system:   number(15),
+		resident: number(24),
 	}
 	if err = errors.Join(err, e); err != nil {
 		return stat{}, fmt.Errorf("unexpected process stat %q: %w", line, err)

@@ -325,10 +325,10 @@ func TestForeignZombies(t *testing.T) {
 func TestParseStat(t *testing.T) {
 	const tail = " 7 8 9 0 -1 4194560 5 0 0 0 1 2 3 4 20 0 6 0 123456789 10 11"
 	for line, want := range map[string]stat{
-		"42 (sh) S" + tail:              {pid: 42, state: 'S', parent: 7, group: 8, session: 9, flags: 4194560, threads: 6, start: 123456789},
-		"42 (a b) Z (x)) Z" + tail:      {pid: 42, state: 'Z', parent: 7, group: 8, session: 9, flags: 4194560, threads: 6, start: 123456789},
-		"42 (line\nbreak) R" + tail:     {pid: 42, state: 'R', parent: 7, group: 8, session: 9, flags: 4194560, threads: 6, start: 123456789},
-		"42 () R" + tail + " 1 2 3 4 5": {pid: 42, state: 'R', parent: 7, group: 8, session: 9, flags: 4194560, threads: 6, start: 123456789},
+		"42 (sh) S" + tail:              {pid: 42, state: 'S', parent: 7, group: 8, session: 9, flags: 4194560, threads: 6, start: 123456789, user: 1, system: 2, resident: 11},
+		"42 (a b) Z (x)) Z" + tail:      {pid: 42, state: 'Z', parent: 7, group: 8, session: 9, flags: 4194560, threads: 6, start: 123456789, user: 1, system: 2, resident: 11},
+		"42 (line\nbreak) R" + tail:     {pid: 42, state: 'R', parent: 7, group: 8, session: 9, flags: 4194560, threads: 6, start: 123456789, user: 1, system: 2, resident: 11},
+		"42 () R" + tail + " 1 2 3 4 5": {pid: 42, state: 'R', parent: 7, group: 8, session: 9, flags: 4194560, threads: 6, start: 123456789, user: 1, system: 2, resident: 11},
 	} {
 		if got, err := parseStat(line); err != nil || got != want {
 			t.Errorf("%q: %+v, %v, want %+v", line, got, err, want)
