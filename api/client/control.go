@@ -62,19 +62,26 @@ func (c *Client) Status(ctx context.Context, showSecrets bool) (*Status, error) 
 // are no errors, or until each fails or the connection breaks.
 func (c *Client) WatchStatus(ctx context.Context, showSecrets bool, each func(*Status) error) error {
 	stream, err := c.Control().WatchStatus(ctx, &devproxyv1.WatchStatusRequest{ShowSecrets: showSecrets})
+	return receiveAll(ctx, stream, err, "watching the status", func(r *devproxyv1.WatchStatusResponse) error { return each(r.GetStatus()) })
+}
+
+// receiveAll passes what comes to each, until ctx or the daemon ends the stream,
+// which are no errors, or until each fails or the connection breaks. err is what
+// opening the stream has returned.
+func receiveAll[R any](ctx context.Context, stream grpc.ServerStreamingClient[R], err error, doing string, each func(*R) error) error {
 	for err == nil {
-		var response *devproxyv1.WatchStatusResponse
+		var response *R
 		if response, err = stream.Recv(); err != nil {
 			break
 		}
-		if err := each(response.GetStatus()); err != nil {
+		if err := each(response); err != nil {
 			return err
 		}
 	}
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("watching the status: %w", readable(err))
+	return fmt.Errorf("%s: %w", doing, readable(err))
 }
 
 // Start starts the backend if it does not run. step, which must not be nil,
@@ -115,15 +122,8 @@ func follow[R any, P interface {
 		if response, err = stream.Recv(); err != nil {
 			break
 		}
-		s := P(response).GetStep()
-		outcome := s.GetOutcome()
-		switch {
-		case outcome == nil:
-			step(s)
-		case outcome.GetOk():
-			return nil
-		default:
-			return &OutcomeError{Message: outcome.GetMessage()}
+		if over, err := take(P(response).GetStep(), step); over {
+			return err
 		}
 	}
 	if errors.Is(err, io.EOF) {

@@ -68,19 +68,7 @@ func (c *Client) logs(ctx context.Context, o LogOptions, entry func(*LogEntry) e
 		request.Sources = append(request.Sources, sourceOf(name))
 	}
 	stream, err := c.Control().StreamLogs(ctx, request)
-	for err == nil {
-		var response *devproxyv1.StreamLogsResponse
-		if response, err = stream.Recv(); err != nil {
-			break
-		}
-		if err := entry(response.GetEntry()); err != nil {
-			return err
-		}
-	}
-	if errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("reading the logs: %w", readable(err))
+	return receiveAll(ctx, stream, err, "reading the logs", func(r *devproxyv1.StreamLogsResponse) error { return entry(r.GetEntry()) })
 }
 
 // filtersLogs reports whether the daemon knows more filters than that of sources.

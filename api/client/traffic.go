@@ -2,9 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"strings"
 
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
@@ -33,32 +30,24 @@ func (c *Client) Traffic(ctx context.Context, o TrafficOptions, ready func(), en
 	stream, err := c.Control().StreamTraffic(ctx, &devproxyv1.StreamTrafficRequest{
 		Session: o.Session, Method: o.Method, MaxBody: o.MaxBody, ShowSecrets: o.ShowSecrets,
 	})
-	if err == nil {
-		if _, err = stream.Recv(); err == nil {
-			ready()
-		}
-	}
+	begun := false
 	var now *TrafficEntry
 	var body []byte
-	for err == nil {
-		var response *devproxyv1.StreamTrafficResponse
-		if response, err = stream.Recv(); err != nil {
-			break
+	return receiveAll(ctx, stream, err, "tracing the traffic", func(r *devproxyv1.StreamTrafficResponse) error {
+		if !begun { // the first response says that it sees
+			begun = true
+			ready()
+			return nil
 		}
-		if response.GetEntry() != nil {
-			now, body = response.GetEntry(), nil
+		if r.GetEntry() != nil {
+			now, body = r.GetEntry(), nil
 		}
-		body = append(body, response.GetBody()...)
-		if response.GetLast() {
-			if err := entry(now, body); err != nil {
-				return err
-			}
+		body = append(body, r.GetBody()...)
+		if !r.GetLast() {
+			return nil
 		}
-	}
-	if errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("tracing the traffic: %w", readable(err))
+		return entry(now, body)
+	})
 }
 
 // DirectionName is the direction's name, such as "from-client".
