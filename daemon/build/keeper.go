@@ -236,7 +236,7 @@ func (k *Keeper) follow(ctx context.Context, p *process.Process, spec Spec) erro
 	k.end = tail{}
 	k.mu.Unlock()
 	released := make(chan error, 1)
-	go func() { released <- p.Release(); close(released) }()
+	go func() { released <- p.Release() }()
 	select {
 	case err := <-released:
 		if err != nil {
@@ -245,8 +245,7 @@ func (k *Keeper) follow(ctx context.Context, p *process.Process, spec Spec) erro
 	case <-ctx.Done():
 		// The end of the group ends the wait at its gate too.
 		_ = p.Kill()
-		for range released {
-		}
+		<-released
 		return context.Cause(ctx)
 	}
 	k.change(func(s *KeeperStatus) { s.PID, s.StartedAt, s.Message = p.PID(), time.Now(), "" })
