@@ -110,18 +110,18 @@ func (b *buildings) endCaller(ctx context.Context, c *callerBuild, message strin
 	b.owed = b.owed || c.OK || !known
 	b.people = slices.DeleteFunc(b.people, func(other *callerBuild) bool { return other == c })
 	b.last = c
-	text := c.Message
+	failed := known && !c.OK
 	b.turn()
 	b.mu.Unlock()
 	switch {
-	case known && text == "":
-		b.log.Info("somebody's build succeeded", "command", c.command)
-	case known:
-		b.log.Warn("somebody's build failed; a backend that runs is left alone", "command", c.command, "outcome", message)
-	default:
+	case !known:
 		b.log.Warn("whoever built has gone; changes are held back no longer", "command", c.command)
+	case !failed:
+		b.log.Info("somebody's build succeeded", "command", c.command)
+	default:
+		b.log.Warn("somebody's build failed; a backend that runs is left alone", "command", c.command, "outcome", message)
 	}
-	b.finish(ctx, c.release, known && text != "")
+	b.finish(ctx, c.release, failed)
 }
 
 // turn wakes the starts that wait. The caller holds mu.

@@ -49,7 +49,7 @@ func (c *controlService) HoldChanges(stream grpc.BidiStreamingServer[devproxyv1.
 		return status.Error(codes.Unavailable, "the daemon ends")
 	}
 	if how == nil {
-		c.buildings.endCaller(context.WithoutCancel(ctx), b, "", false)
+		c.buildings.endCaller(ctx, b, "", false)
 		return nil
 	}
 	steps := c.newSteps(func(s *devproxyv1.Step) error { return stream.Send(&devproxyv1.HoldChangesResponse{Step: s}) })
