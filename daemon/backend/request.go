@@ -11,8 +11,8 @@ import (
 // out, and a line says how many.
 const maxSteps = 1000
 
-// request is a Start, Restart, Stop or FollowChange that somebody waits for. The loop owns it, but
-// for steps and done, which lead back to the caller.
+// request is a Start, Restart, Stop or FollowChange that somebody waits for. The
+// loop owns it, but for steps and done, which lead back to the caller.
 type request struct {
 	kind eventKind
 	// before is RestartOptions.Before of a rebuild.
