@@ -120,7 +120,7 @@ func Make(src Source) (*Plan, error) {
 	if len(p.others) > 0 {
 		p.check("there is more than one %s, and one was taken: for another say --command %q", p.otherwise, strings.Join(p.others, `" or "`))
 	}
-	p.decideTransport(look)
+	p.decideTransport(src, look)
 	target := look.target(src, p.command, p.cwd)
 	p.decideBuild(src, look, target)
 	p.decideWatch(src, target)
@@ -191,7 +191,7 @@ func (p *Plan) check(format string, args ...any) {
 
 // decideTransport looks for what says that the server listens on a port; where
 // nothing does, it speaks on standard input and output.
-func (p *Plan) decideTransport(look *findings) {
+func (p *Plan) decideTransport(src Source, look *findings) {
 	evidence := evidenceOf(p.command, p.script, p.env)
 	switch {
 	case p.transport != "":
@@ -211,7 +211,7 @@ func (p *Plan) decideTransport(look *findings) {
 			p.check("there are other servers on this machine, and the first was taken: %s", strings.Join(look.otherURLs, ", "))
 		}
 	default:
-		p.transport, p.transportWhy = config.Stdio, "nothing says that it listens on a port"
+		p.transportOf(look.signs(src, p.command, p.cwd))
 	}
 	if p.transport == config.Stdio {
 		return
@@ -220,6 +220,24 @@ func (p *Plan) decideTransport(look *findings) {
 		p.path = look.url.path
 	}
 	p.decidePort(look)
+}
+
+// transportOf goes by what the server's sources have. One that can do both speaks on
+// standard input and output unless it is told.
+func (p *Plan) transportOf(found signs) {
+	listens, transport := found.http, config.HTTP
+	if listens.What == "" {
+		listens, transport = found.sse, config.SSE
+	}
+	switch stdio := found.stdio; {
+	case listens.What == "":
+		p.transport, p.transportWhy = config.Stdio, "nothing says that it listens on a port"
+	case stdio.What != "":
+		p.transport, p.transportWhy = config.Stdio, fmt.Sprintf("%s has %s", stdio.Where, stdio.What)
+		p.check("%s has %s too: if the command starts that, say transport = %q", listens.Where, listens.What, transport)
+	default:
+		p.transport, p.transportWhy = transport, fmt.Sprintf("%s has %s", listens.Where, listens.What)
+	}
 }
 
 // decidePort has devproxy choose a port at each start where the server can be

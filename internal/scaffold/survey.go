@@ -184,13 +184,67 @@ func (f *findings) module(name string) string {
 // What servers in the usual languages say when they listen.
 var (
 	readsPort = regexp.MustCompile(`process\.env\.PORT\b|process\.env\[['"]PORT['"]\]|Bun\.env\.PORT\b|os\.environ(\.get)?[(\[]\s*['"]PORT['"]|os\.getenv\(\s*['"]PORT['"]|os\.(Getenv|LookupEnv)\("PORT"\)|env::var\("PORT"\)`)
-	listens   = regexp.MustCompile(`\.listen\(\s*(\d{2,5})\b|\bport\s*[=:]\s*(\d{2,5})\b|ListenAndServe\("[^":]*:(\d{2,5})"`)
+	listens   = regexp.MustCompile(`\.listen\(\s*(\d{2,5})\b|\bport\s*[=:]\s*(\d{2,5})\b|"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])?:(\d{2,5})"`)
 )
+
+// What the sources of a server have that serves HTTP, and of one that speaks on
+// standard input and output.
+var (
+	servesHTTP = regexp.MustCompile(`\bListenAndServe(TLS)?\b|\bNewStreamableHTTP(Handler|Server)\b|\bStreamableHTTPServerTransport\b|\bStreamableHttpService\b|\.listen\(|\bcreateMcpExpressApp\b|["']streamable-http["']|\bstreamable_http_app\b|\buvicorn\.run\b|\baxum::serve\b`)
+	servesSSE  = regexp.MustCompile(`\bNewSSE(Handler|Server)\b|\bSSEServerTransport\b|["']sse["']|\bsse_app\b|\bSseServer\b`)
+	usesStdio  = regexp.MustCompile(`\bStdio(Server)?Transport\b|\bServeStdio\b|\bNewStdioServer\b|\bstdio_server\b|\bprocess\.stdin\b|\bos\.Stdin\b|\bsys\.stdin\b|["']stdio["']|\bio::stdin\b|\bstdio\(\)`)
+)
+
+// signs are what the server's sources have first of each kind, and where.
+type signs struct{ http, sse, stdio Fact }
+
+// signs looks for them in the main package of a program of Go, else in all that a
+// server may be made of.
+func (f *findings) signs(src Source, command []string, cwd string) signs {
+	var found signs
+	note := func(name string, text []byte) bool {
+		for _, kind := range []struct {
+			sign  *regexp.Regexp
+			first *Fact
+		}{{servesHTTP, &found.http}, {servesSSE, &found.sse}, {usesStdio, &found.stdio}} {
+			if match := kind.sign.Find(text); match != nil && kind.first.What == "" {
+				*kind.first = Fact{name, strings.Trim(string(match), ".()")}
+			}
+		}
+		return true
+	}
+	if dir, is := f.goPackage(src, command, cwd); is {
+		files, _ := fs.Glob(f.files, path.Join(dir, "*.go")) // the pattern is no bad one
+		for _, name := range files[:min(len(files), maxSources)] {
+			if !strings.HasSuffix(name, "_test.go") {
+				note(name, f.read(name))
+			}
+		}
+		return found
+	}
+	f.sources(command, note)
+	return found
+}
+
+// goPackage is the folder of the main package that a command runs.
+func (f *findings) goPackage(src Source, command []string, cwd string) (dir string, is bool) {
+	if f.golang == nil || len(f.golang.mains) == 0 {
+		return "", false
+	}
+	file := runs(src, command, cwd)
+	switch {
+	case command[0] == "go":
+		return f.golang.called(command[len(command)-1]).dir, true
+	case file != "" && path.Base(file) == path.Base(command[0]):
+		return f.golang.called(file).dir, true
+	}
+	return "", false
+}
 
 // readsPort reports whether the server's sources read $PORT.
 func (f *findings) readsPort(command []string) bool {
 	found := false
-	f.sources(command, func(text []byte) bool {
+	f.sources(command, func(_ string, text []byte) bool {
 		found = readsPort.Match(text)
 		return !found
 	})
@@ -200,7 +254,7 @@ func (f *findings) readsPort(command []string) bool {
 // listensOn is the port in the server's sources, 0 if there is none.
 func (f *findings) listensOn(command []string) int {
 	port := 0
-	f.sources(command, func(text []byte) bool {
+	f.sources(command, func(_ string, text []byte) bool {
 		match := listens.FindSubmatch(text)
 		if match == nil {
 			return true
@@ -217,10 +271,10 @@ func (f *findings) listensOn(command []string) int {
 
 // sources visits the files that a server may be made of, until visit returns
 // false.
-func (f *findings) sources(command []string, visit func([]byte) bool) {
+func (f *findings) sources(command []string, visit func(name string, text []byte) bool) {
 	for _, word := range command {
-		if fs.ValidPath(path.Clean(word)) && fileName.MatchString(word) {
-			if content := f.read(path.Clean(word)); content != nil && !visit(content) {
+		if name := path.Clean(word); fs.ValidPath(name) && fileName.MatchString(word) {
+			if content := f.read(name); content != nil && !visit(name, content) {
 				return
 			}
 		}
@@ -238,7 +292,7 @@ func (f *findings) sources(command []string, visit func([]byte) bool) {
 		if left--; left < 0 {
 			return fs.SkipAll
 		}
-		if content := f.read(name); content != nil && !visit(content) {
+		if content := f.read(name); content != nil && !visit(name, content) {
 			return fs.SkipAll
 		}
 		return nil
