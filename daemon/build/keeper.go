@@ -245,7 +245,7 @@ func (k *Keeper) follow(ctx context.Context, p *process.Process, spec Spec) erro
 	case <-ctx.Done():
 		// The end of the group ends the wait at its gate too.
 		_ = p.Kill()
-		<-released
+		<-released //nolint:errcheck // it has just been killed
 		return context.Cause(ctx)
 	}
 	k.change(func(s *KeeperStatus) { s.PID, s.StartedAt, s.Message = p.PID(), time.Now(), "" })
