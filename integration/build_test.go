@@ -604,16 +604,23 @@ func TestRebuildIsShown(t *testing.T) {
 	p.startDaemon(t)
 	p.ctl(t, "start")
 
-	rebuild := exec.Command(program(t, "devproxyctl"), "restart", "--rebuild")
-	output := &lockedBuffer{}
-	rebuild.Dir, rebuild.Env, rebuild.Stderr = p.root, p.terminalEnv(), output
-	if err := rebuild.Start(); err != nil {
-		t.Fatal(err)
+	type rebuild struct {
+		*exec.Cmd
+		output *lockedBuffer
 	}
-	awaitText(t, output, "the token is ***")
+	begin := func() rebuild {
+		r := rebuild{exec.Command(program(t, "devproxyctl"), "restart", "--rebuild"), &lockedBuffer{}}
+		r.Dir, r.Env, r.Stderr = p.root, p.terminalEnv(), r.output
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	failing := begin()
+	awaitText(t, failing.output, "the token is ***")
 	p.write(t, "go", "")
-	if _ = rebuild.Wait(); rebuild.ProcessState.ExitCode() != 1 || !strings.Contains(output.String(), "the build failed: exited with status 2") {
-		t.Errorf("it ended with %v and %s", rebuild.ProcessState, output)
+	if _ = failing.Wait(); failing.ProcessState.ExitCode() != 1 || !strings.Contains(failing.output.String(), "the build failed: exited with status 2") {
+		t.Errorf("it ended with %v and %s", failing.ProcessState, failing.output)
 	}
 
 	c := p.client(t, "go")
@@ -635,14 +642,16 @@ func TestRebuildIsShown(t *testing.T) {
 		t.Errorf("a build that takes too long: %v", o)
 	}
 	p.wantStarts(t, 1)
-	configure(features("second")+"; echo x >> builds; sleep 0.5", "1m")
-	done := make(chan outcome, 3)
-	for range cap(done) {
-		go func() { done <- p.run(t, "devproxyctl", "restart", "--rebuild") }()
+	// The first build goes on until everybody has come.
+	configure(features("second")+"; echo x >> builds; while test ! -e come; do sleep 0.02; done", "1m")
+	meeting := []rebuild{begin(), begin(), begin()}
+	for _, r := range meeting {
+		awaitText(t, r.output, "still building")
 	}
-	for range cap(done) {
-		if o := <-done; o.code != 0 {
-			t.Errorf("builds that meet: %v", o)
+	p.write(t, "come", "")
+	for _, r := range meeting {
+		if err := r.Wait(); err != nil {
+			t.Errorf("builds that meet: %v, %s", err, r.output)
 		}
 	}
 	if builds, err := os.ReadFile(filepath.Join(p.root, "builds")); err != nil || len(builds) > 2*len("x\n") {

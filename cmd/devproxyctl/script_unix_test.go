@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,6 +19,7 @@ import (
 
 // TestMain makes devproxyctl itself a command of the scripts, and a small server.
 func TestMain(m *testing.M) {
+	time.Local = time.UTC // before anything reads it; for the times on screens
 	testscript.Main(m, map[string]func(){"devproxyctl": main, "mcpserver": serveSample})
 }
 
