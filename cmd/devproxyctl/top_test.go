@@ -112,9 +112,6 @@ func pressed(m *topModel, keys ...string) {
 
 func TestTopScreens(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
-	local := time.Local
-	t.Cleanup(func() { time.Local = local })
-	time.Local = time.UTC
 	building := topStatus()
 	building.Build = &client.BuildRun{Command: "npm run build", Running: true, StartTime: ago(3 * time.Second), Duration: durationpb.New(0), Tail: []string{"compiling"}}
 	failed := statuses()["failed"]
