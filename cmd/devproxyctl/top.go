@@ -311,6 +311,10 @@ func (p *topPrinter) take(m tea.Msg, now time.Time) {
 		p.calls.gone(now)
 	case loadMsg:
 		p.load = m.load
+		// A status comes only when it is another one, but the calls grow older.
+		if p.status != nil {
+			p.calls.sessions(p.status.GetSessions(), now)
+		}
 	case trafficMsg:
 		p.calls.take(m.entry, m.body)
 	case noTrafficMsg:

@@ -82,6 +82,10 @@ func (m *topModel) take(msg tea.Msg) {
 		m.tell(fmt.Sprintf("another daemon, pid %d, serves now", msg.status.GetDaemon().GetPid()))
 	case loadMsg:
 		m.load = msg.load
+		// A status comes only when it is another one, but the calls grow older.
+		if m.status != nil && !m.waiting {
+			m.calls.sessions(m.status.GetSessions(), m.now())
+		}
 	case noTrafficMsg:
 		m.noTraffic = msg.err
 	case trafficMsg:
