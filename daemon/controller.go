@@ -81,7 +81,13 @@ func (c *controller) ready(rebuild bool, overrides map[string]string) error {
 	if rebuild && !configuration.Build.Command.Configured() {
 		return errNoBuild
 	}
-	return checkOverrides(overrides)
+	if err := checkOverrides(overrides); err != nil {
+		return err
+	}
+	if rebuild {
+		return nil // the build may make it
+	}
+	return c.launcher.checkProgram(configuration, overrides)
 }
 
 // words tells an error without the secrets in it, and with the names that the

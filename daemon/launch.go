@@ -198,9 +198,6 @@ func (l *launcher) launch(context.Context) (backend.Launch, error) {
 		return backend.Launch{}, err
 	}
 	b := c.Backend
-	if _, err := os.Stat(b.Cwd); err != nil {
-		return backend.Launch{}, fmt.Errorf("the working directory ([backend] cwd): %w", err)
-	}
 	path, err := l.resolve(b, env)
 	if err != nil {
 		return backend.Launch{}, err
@@ -263,27 +260,62 @@ func (l *launcher) buildSpec(c *config.Config, command config.Command) (build.Sp
 // environment returns the backend's: the daemon's, then env_file, then env, then
 // the overrides; and the names of what is not the daemon's.
 func (l *launcher) environment(c *config.Config) (env environment, own []string, err error) {
-	file, err := c.LoadEnv()
-	if err != nil {
+	if env, own, err = l.layered(c, l.currentOverrides()); err != nil {
 		return nil, nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.remember(env)
+	return env, own, nil
+}
+
+// layered is environment with a set of overrides.
+func (l *launcher) layered(c *config.Config, overrides map[string]string) (env environment, own []string, err error) {
+	file, err := c.LoadEnv()
+	if err != nil {
+		return nil, nil, err
+	}
 	env = newEnvironment(l.origin.Variables)
-	for _, layer := range []map[string]string{file, c.Backend.Env, l.overrides} {
+	for _, layer := range []map[string]string{file, c.Backend.Env, overrides} {
 		env.overlay(layer)
 		own = slices.AppendSeq(own, maps.Keys(layer))
 	}
-	l.remember(env)
 	return env, own, nil
+}
+
+// checkProgram reports that the program of the command cannot be run. A nil set of
+// overrides stands for the one there is.
+func (l *launcher) checkProgram(c *config.Config, overrides map[string]string) error {
+	if overrides == nil {
+		overrides = l.currentOverrides()
+	}
+	env, _, err := l.layered(c, overrides)
+	if err != nil {
+		return err
+	}
+	_, err = l.resolve(c.Backend, env)
+	return err
 }
 
 // resolve finds the command's program in the backend's PATH, else in that of the
 // last terminal.
 func (l *launcher) resolve(b config.Backend, env environment) (string, error) {
+	if _, err := os.Stat(b.Cwd); err != nil {
+		return "", fmt.Errorf("the working directory ([backend] cwd): %w", err)
+	}
 	path, err := process.LookPath(b.Command[0], env.path(), b.Cwd)
-	if err == nil || l.terminalPath == "" {
-		return path, err
+	if err == nil {
+		return path, nil
+	}
+	if missing, ok := errors.AsType[*process.NotFoundError](err); ok && missing.Search != "" {
+		whose := "the project sets"
+		if env.path() == newEnvironment(l.origin.Variables).path() {
+			whose = "came from " + l.origin.String()
+		}
+		err = fmt.Errorf("%w (that PATH %s)", err, whose)
+	}
+	if l.terminalPath == "" {
+		return "", err
 	}
 	path, terminalErr := process.LookPath(b.Command[0], l.terminalPath, b.Cwd)
 	if terminalErr != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -387,6 +388,17 @@ func TestRestartIsRefusedForAFaultyFile(t *testing.T) {
 	if b := d.backend(t); b.GetPid() != pid || len(b.GetEnvironmentOverrides()) != 0 {
 		t.Errorf("the backend is now %v", b)
 	}
+	for name, file := range map[string]string{"missing": "no-such-program", "no program": p.Config()} {
+		write(t, p.Config(), strings.Replace(example(t, ""), "command = [", "command = ["+strconv.Quote(file)+", ", 1))
+		err := d.client.Restart(t.Context(), false, nil, quiet)
+		if err == nil || !strings.Contains(err.Error(), "nothing was restarted") || !strings.Contains(err.Error(), file) {
+			t.Errorf("a program that is %s: %v", name, err)
+		}
+	}
+	if b := d.backend(t); b.GetPid() != pid {
+		t.Errorf("the backend is now %v", b)
+	}
+	write(t, p.Config(), "[backend]\ncommand = 7\n")
 	// It goes on as it is when it has to start by itself, and says so.
 	if err := d.client.Stop(t.Context(), quiet); err != nil {
 		t.Fatal(err)

@@ -358,6 +358,14 @@ func TestLaunchFailures(t *testing.T) {
 			t.Errorf("%v: %+v", err, got)
 		}
 	}
+	file := filepath.Join(t.TempDir(), "server.js")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := process.LookPath(file, "", "/")
+	if got := launchFailure(err); got.Reason != CommandNotFound || strings.Contains(got.Hint, "PATH") || !strings.Contains(got.Hint, file) {
+		t.Errorf("a file that is no program: %+v", got)
+	}
 }
 
 func TestStepsAreBounded(t *testing.T) {

@@ -135,9 +135,13 @@ func (r *processes) prepare(ctx context.Context, o order) (plan, error) {
 
 // launchFailure says why there is nothing to start.
 func launchFailure(err error) *Failure {
-	_, missing := errors.AsType[*process.NotFoundError](err)
-	if missing || errors.Is(err, exec.ErrNotFound) {
-		return failureOf(err, CommandNotFound)
+	missing, is := errors.AsType[*process.NotFoundError](err)
+	if is || errors.Is(err, exec.ErrNotFound) {
+		f := failureOf(err, CommandNotFound)
+		if is && missing.Advice() != "" {
+			f.Hint = missing.Advice() + ", in [backend] command of devproxy.toml"
+		}
+		return f
 	}
 	return failureOf(err, ConfigInvalid)
 }

@@ -86,8 +86,12 @@ func TestWhatIsWrong(t *testing.T) {
 		state         State
 		says          []string
 	}{
-		"unknown key":     {"[backend]\ncomand = \"x\"\n", nil, Problem, []string{"devproxy.toml:2", "did you mean"}},
-		"no program":      {strings.Replace(sound, `"node", "dist`, `"nod", "dist`, 1), nil, Problem, []string{`command "nod" not found`, "this terminal's PATH"}},
+		"unknown key": {"[backend]\ncomand = \"x\"\n", nil, Problem, []string{"devproxy.toml:2", "did you mean"}},
+		"no program":  {strings.Replace(sound, `"node", "dist`, `"nod", "dist`, 1), nil, Problem, []string{`command "nod" not found`, "this terminal's PATH"}},
+		"no mode x": {strings.Replace(sound, `"node", "dist`, `"./server.sh", "dist`, 1), func(t *testing.T, p *Patient) {
+			t.Helper()
+			put(t, filepath.Join(p.Project.Root, "server.sh"), "#!/bin/sh\n", 0o600)
+		}, Problem, []string{"server.sh is not an executable file", "chmod +x "}},
 		"no build tool":   {strings.Replace(sound, "node build.js", "tsc -p .", 1), nil, Problem, []string{`command "tsc" not found`, "[build]"}},
 		"no dist":         {sound, nil, Problem, []string{"entry", "dist/index.js is missing", "build first: node build.js"}},
 		"no watched path": {sound, nil, Warning, []string{"watch", "dist is not there yet", "build first"}},

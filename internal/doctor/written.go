@@ -59,6 +59,13 @@ func lookCommand(_ context.Context, f *facts) []Finding {
 		}
 	}
 	if err != nil {
+		missing, _ := errors.AsType[*process.NotFoundError](err)
+		if missing.Advice() != "" {
+			return with(one(Problem, "%v", err), missing.Advice())
+		}
+		if missing.File != "" {
+			return with(one(Problem, "%v", err), f.buildFirst())
+		}
 		found := with(one(Problem, "%v", err), "install it, or put its path into command of [backend]", "looked in "+env.whose)
 		if here, hereErr := process.LookPath(b.Command[0], process.SearchPath(f.Environ), b.Cwd); hereErr == nil {
 			found[0].Details = append(found[0].Details, "in this terminal's PATH it is "+here)

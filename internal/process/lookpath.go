@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -26,12 +27,36 @@ func (e *NotFoundError) Error() string {
 	case e.File != "":
 		return fmt.Sprintf("command %q not found: there is no %s", e.Name, e.File)
 	case errors.Is(e.Err, fs.ErrPermission):
-		return fmt.Sprintf("command %q found, but not executable; PATH searched: %s", e.Name, e.Search)
+		return fmt.Sprintf("command %q found, but not executable; PATH searched: %s", e.Name, e.searched())
 	case e.Search == "":
 		return fmt.Sprintf("command %q not found: PATH is empty", e.Name)
 	default:
-		return fmt.Sprintf("command %q not found; PATH searched: %s", e.Name, e.Search)
+		return fmt.Sprintf("command %q not found; PATH searched: %s", e.Name, e.searched())
 	}
+}
+
+// shownFolders are how many folders of a PATH a line tells.
+const shownFolders = 3
+
+// searched is the PATH as one line can hold it.
+func (e *NotFoundError) searched() string {
+	folders := filepath.SplitList(e.Search)
+	if more := len(folders) - shownFolders; more > 1 {
+		return fmt.Sprintf("%s and %d more folders", strings.Join(folders[:shownFolders], string(filepath.ListSeparator)), more)
+	}
+	return e.Search
+}
+
+// Advice says what to do about a file that was named by its path and is there, but is
+// no program; empty for all else.
+func (e *NotFoundError) Advice() string {
+	if e.File == "" || !errors.Is(e.Err, fs.ErrPermission) {
+		return ""
+	}
+	if info, err := os.Stat(e.File); err == nil && info.IsDir() {
+		return "it is a folder: name a program in it"
+	}
+	return fmt.Sprintf(makeExecutable, e.File)
 }
 
 func (e *NotFoundError) Unwrap() error { return e.Err }

@@ -53,6 +53,8 @@ func TestLookPath(t *testing.T) {
 	}{
 		{"", "/bin", fs.ErrNotExist, "command is empty"},
 		{"no-such-tool", "/one:/two", fs.ErrNotExist, `command "no-such-tool" not found; PATH searched: /one:/two`},
+		{"no-such-tool", "/a:/b:/c:/d", fs.ErrNotExist, `command "no-such-tool" not found; PATH searched: /a:/b:/c:/d`},
+		{"no-such-tool", "/a:/b:/c:/d:/e", fs.ErrNotExist, `command "no-such-tool" not found; PATH searched: /a:/b:/c and 2 more folders`},
 		{"tool", "", fs.ErrNotExist, `command "tool" not found: PATH is empty`},
 		{"tool", dir + "/plain", fs.ErrPermission, `command "tool" found, but not executable; PATH searched: ` + dir + "/plain"},
 		{"first", dir, fs.ErrPermission, `command "first" found, but not executable; PATH searched: ` + dir},
@@ -65,6 +67,10 @@ func TestLookPath(t *testing.T) {
 		failure, ok := errors.AsType[*NotFoundError](err)
 		if !ok || !errors.Is(err, test.is) || err.Error() != test.want || failure.Name != test.name {
 			t.Errorf("%q in %q: error %v, want %s", test.name, test.path, err, test.want)
+			continue
+		}
+		if want := test.name == plain || test.name == "./first"; (failure.Advice() != "") != want || strings.Contains(failure.Advice(), "chmod +x "+plain) != (test.name == plain) {
+			t.Errorf("%q in %q: advice %q", test.name, test.path, failure.Advice())
 		}
 	}
 }

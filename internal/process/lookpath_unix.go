@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// makeExecutable says how a file becomes a program that can be run.
+const makeExecutable = "chmod +x %s, or put the program that runs it before it"
+
 // findExecutable returns file if it can be run, and otherwise an error that wraps
 // fs.ErrPermission if something else is there.
 func findExecutable(file string) (string, error) {

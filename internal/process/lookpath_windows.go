@@ -11,6 +11,9 @@ import (
 // programExtensions are what Windows runs, in the default order of PATHEXT.
 func programExtensions() []string { return []string{".com", ".exe", ".bat", ".cmd"} }
 
+// makeExecutable says how a file comes to be run.
+const makeExecutable = "put the program that runs %s before it"
+
 // findExecutable returns file, or file with the first extension under which a program is there.
 // What is there under another name only is an error that wraps fs.ErrPermission.
 func findExecutable(file string) (string, error) {
