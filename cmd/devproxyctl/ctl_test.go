@@ -97,6 +97,10 @@ func (d *fakeDaemon) StreamTraffic(r *devproxyv1.StreamTrafficRequest, stream gr
 			return err
 		}
 	}
+	select {
+	case <-d.ends:
+	case <-stream.Context().Done():
+	}
 	return nil
 }
 

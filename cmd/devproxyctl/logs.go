@@ -77,7 +77,9 @@ the next one, and goes on with that one's lines; with --generation it ends.`,
 			}
 			if !options.Follow || options.Generation != 0 { // the next daemon has other generations
 				defer func() { _ = c.Close() }()
-				return c.Logs(cmd.Context(), options, func(e *client.LogEntry) error { return write(out, e) })
+				return whileRead(cmd.Context(), out, func(ctx context.Context) error {
+					return c.Logs(ctx, options, func(e *client.LogEntry) error { return write(out, e) })
+				})
 			}
 			f := follower{options: options, write: func(e *client.LogEntry) error { return write(out, e) }}
 			return tellingOn(cmd.ErrOrStderr(), target, cmd).on(cmd.Context(), c, f.follow)

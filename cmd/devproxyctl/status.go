@@ -106,6 +106,18 @@ func statusPage(status *client.Status, now time.Time, width int) string {
 	return p.text.String()
 }
 
+// goneStatusPage is the page while the daemon of that status is gone: nothing of
+// what it said holds any longer but where the project is.
+func goneStatusPage(status *client.Status, width int) string {
+	p := page{width: width}
+	p.row("project", "%s", bold.Render(cli.PrintableLine(status.GetDaemon().GetProjectRoot())))
+	p.row("daemon", noDaemon)
+	return p.text.String()
+}
+
+// noDaemon is shown in the place of the daemon when there is none.
+const noDaemon = "no daemon"
+
 // printable is a copy of the status in which what servers, clients and builds
 // say of themselves can do nothing to a terminal.
 func printable(status *client.Status) *client.Status {

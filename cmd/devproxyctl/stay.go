@@ -25,12 +25,18 @@ type stay struct {
 	// gone hears that the daemon has ended, back that another one serves.
 	gone func()
 	back func(*client.Status)
+	// out is what the command prints to as things happen, and nil of a screen.
+	out io.Writer
 }
 
 // on calls look with the daemon of c, which it closes, and then with each that
 // follows, until ctx ends, which is no error, or look fails for another reason
-// than the end of its daemon.
+// than the end of its daemon. It ends, too, when nobody reads out any longer.
 func (s stay) on(ctx context.Context, c *client.Client, look func(context.Context, *client.Client) error) error {
+	return whileRead(ctx, s.out, func(ctx context.Context) error { return s.onEach(ctx, c, look) })
+}
+
+func (s stay) onEach(ctx context.Context, c *client.Client, look func(context.Context, *client.Client) error) error {
 	for {
 		err := look(ctx, c)
 		_ = c.Close()
@@ -84,7 +90,7 @@ func tellingOn(stderr io.Writer, target *cli.Target, cmd *cobra.Command) stay {
 		_, _ = fmt.Fprintf(stderr, "%s: %s\n", cmd.Root().Name(), fmt.Sprintf(format, args...))
 	}
 	return stay{
-		target: target, cmd: cmd,
+		target: target, cmd: cmd, out: cmd.OutOrStdout(),
 		gone: func() { tell("the daemon has ended; waiting for the next one, until Ctrl-C") },
 		back: func(s *client.Status) {
 			tell("devproxyd %s, pid %d, serves now", cli.PrintableLine(s.GetDaemon().GetVersion()), s.GetDaemon().GetPid())

@@ -27,8 +27,12 @@ const (
 	plainBody = 160
 )
 
-// errEnough ends a trace that has what was asked for.
-var errEnough = errors.New("that was all")
+var (
+	// errEnough ends a trace that has what was asked for.
+	errEnough = errors.New("that was all")
+	// errSessionOver ends a trace of one session.
+	errSessionOver = errors.New("the daemon has ended, and with it the numbers of its sessions")
+)
 
 func newTrace(target *cli.Target) *cobra.Command {
 	var options client.TrafficOptions
@@ -47,7 +51,10 @@ Text that looks secret is masked.
   client→proxy  proxy→server  proxy←server  client←proxy
 
 Messages from before the trace are not kept. A trace that cannot keep up, say
-because the terminal is slow, loses messages and says how many; it delays nobody.`,
+because the terminal is slow, loses messages and says how many; it delays nobody.
+
+If the daemon ends it says so on stderr, waits for the next one, and goes on with
+that one's messages; with --session it ends, as the next one has other numbers.`,
 		Example: `  devproxyctl trace
   devproxyctl trace --session 3 --method 'tools/*'
   devproxyctl trace --raw --method tools/call -n 2
@@ -61,9 +68,8 @@ because the terminal is slow, loses messages and says how many; it delays nobody
 			if err != nil {
 				return err
 			}
-			defer func() { _ = c.Close() }()
 			if err := hasSession(cmd.Context(), c, options.Session); err != nil {
-				return err
+				return errors.Join(err, c.Close())
 			}
 			out := cmd.OutOrStdout()
 			if !raw && !asJSON {
@@ -73,7 +79,14 @@ because the terminal is slow, loses messages and says how many; it delays nobody
 			ready := func() {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "tracing %s; Ctrl-C ends it\n", cli.PrintableLine(p.Root))
 			}
-			err = c.Traffic(cmd.Context(), options, ready, t.entry)
+			look := func(ctx context.Context, c *client.Client) error {
+				err := c.Traffic(ctx, options, ready, t.entry)
+				if options.Session != 0 && ctx.Err() == nil && (err == nil || errors.Is(err, client.ErrNotServing)) {
+					return errSessionOver
+				}
+				return err
+			}
+			err = tellingOn(cmd.ErrOrStderr(), target, cmd).on(cmd.Context(), c, look)
 			switch {
 			case errors.Is(err, errEnough):
 				return nil

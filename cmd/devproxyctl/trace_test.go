@@ -51,9 +51,9 @@ func TestTraceCommand(t *testing.T) {
 	last := "(9 messages are missing here: the trace did not keep up)\n" + clock + " -                proxy←server modern error -32602 tools/call 1 1.23ms  "
 	d.status.Sessions = []*client.Session{{Id: 3, ClientName: "claude-code"}, {Id: 5}}
 	for args, want := range map[string]string{
-		"trace --session 3 --method tools/*": first + name + "  84 bytes\n" + last + "{\"cut  4.9 KiB\n",
-		"trace --raw --show-secrets -n 1":    first + "84 bytes\n" + call + "\n",
-		"trace --json": `{"version":1,"time":"2026-11-30T12:00:00Z","direction":"from-client","session":3,"client":"claude-code","era":"legacy","kind":"request","method":"tools/call","id":7,"size":84,"message":` + call + "}\n" +
+		"trace -n 2 --session 3 --method tools/*": first + name + "  84 bytes\n" + last + "{\"cut  4.9 KiB\n",
+		"trace --raw --show-secrets -n 1":         first + "84 bytes\n" + call + "\n",
+		"trace -n 2 --json": `{"version":1,"time":"2026-11-30T12:00:00Z","direction":"from-client","session":3,"client":"claude-code","era":"legacy","kind":"request","method":"tools/call","id":7,"size":84,"message":` + call + "}\n" +
 			`{"version":1,"time":"2026-11-30T12:00:00Z","direction":"from-backend","generation":2,"era":"modern","kind":"error","method":"tools/call","id":1,"errorCode":-32602,"latencyMs":1.234,"size":5000,"lost":9,"text":"{\"cut"}` + "\n",
 	} {
 		o := ctl(strings.Fields(args)...)
@@ -82,6 +82,12 @@ func TestTraceCommand(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, asked, protocmp.Transform()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	// The next daemon has other sessions.
+	d.ends = make(chan struct{})
+	close(d.ends)
+	if o := ctl("trace", "--session", "3"); o.code != cli.ExitFailed || !strings.HasSuffix(o.stderr, "devproxyctl: the daemon has ended, and with it the numbers of its sessions\n") {
+		t.Errorf("a session's daemon ends: %+v", o)
 	}
 }
 

@@ -69,7 +69,7 @@ func (c *changes) take(s *client.Status) error {
 // A watchPage is the status on a whole terminal.
 type watchPage struct {
 	status        *client.Status
-	notice        string // instead of a fresh status
+	gone          bool // its daemon, and no other one serves
 	width, height int
 	top           int // the first line of the page that is shown
 	now           func() time.Time
@@ -99,11 +99,11 @@ func (w *watchPage) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		w.width, w.height = msg.Width, msg.Height
 	case statusMsg:
-		w.status, w.notice = msg.status, ""
+		w.status, w.gone = msg.status, false
 	case goneMsg:
-		w.notice = waitingForDaemon
+		w.gone = true
 	case backMsg:
-		w.notice = ""
+		w.status, w.gone = msg.status, false
 	case tickMsg:
 		return w, tick()
 	case tea.KeyPressMsg:
@@ -127,6 +127,9 @@ func (w *watchPage) lines() []string {
 		return nil
 	}
 	text := statusPage(w.status, w.now(), w.width)
+	if w.gone {
+		text = goneStatusPage(w.status, w.width)
+	}
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
 }
 
@@ -147,8 +150,8 @@ func (w *watchPage) screen() string {
 	shown := lines[top:min(len(lines), top+room)]
 	footer := faint.Render("q quit")
 	switch {
-	case w.notice != "":
-		footer = amber.Render(w.notice) + faint.Render("  q quit")
+	case w.gone:
+		footer = amber.Render(waitingForDaemon) + faint.Render("  q quit")
 	case len(lines) > room:
 		footer = faint.Render("↑↓ scroll  q quit")
 	}

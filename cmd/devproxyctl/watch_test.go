@@ -120,10 +120,11 @@ func TestWatchPage(t *testing.T) {
 	w.Update(statusMsg{statuses()["running"]})
 	golden(t, "watch-60x12", trimmed(w.screen()))
 	w.Update(tea.KeyPressMsg{Code: tea.KeyEnd})
-	w.Update(goneMsg{})
 	golden(t, "watch-end", trimmed(w.screen()))
+	w.Update(goneMsg{})
+	golden(t, "watch-gone", trimmed(w.screen()))
 	w.Update(tea.WindowSizeMsg{Width: 150, Height: 40})
-	w.Update(backMsg{})
+	w.Update(backMsg{statuses()["running"]})
 	if screen := w.screen(); !strings.HasPrefix(screen, "project") || strings.Contains(screen, "waiting") {
 		t.Errorf("with room for all it shows\n%s", screen)
 	}
