@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func TestStatusWatch(t *testing.T) {
 
 // Whoever looks on is told that the daemon ends, and sees the next one.
 func TestStaysWithTheProject(t *testing.T) {
-	for _, args := range []string{"status --watch", "status -w --json", "logs -f", "top --json"} {
+	for _, args := range []string{"status --watch", "status -w --json", "logs -f", "trace", "top --json"} {
 		t.Run(args, func(t *testing.T) {
 			p := newProject(t)
 			first, second := &fakeDaemon{states: watched(p)[:1], ends: make(chan struct{})}, &fakeDaemon{states: watched(p)[:1]}
@@ -84,6 +85,10 @@ func TestStaysWithTheProject(t *testing.T) {
 			second.states = []*client.Status{second.status}
 			first.entries = []*client.LogEntry{{Sequence: 5, Text: "of the first"}}
 			second.entries = []*client.LogEntry{{Sequence: 3, Text: "of the second, pid 101"}}
+			passing := func(text string) []*devproxyv1.StreamTrafficResponse {
+				return []*devproxyv1.StreamTrafficResponse{{Entry: &client.TrafficEntry{}, Body: []byte(text), Last: true}}
+			}
+			first.traffic, second.traffic = passing("of the first"), passing("pid 101")
 			stop := first.start(t, p)
 			replaced := make(chan struct{})
 			replace := func() {
@@ -96,14 +101,15 @@ func TestStaysWithTheProject(t *testing.T) {
 			}
 			texts := map[string][2]string{
 				"status --watch": {"pid 100", "pid 101"}, "status -w --json": {`"pid":100,`, `"pid":101,`},
-				"logs -f": {"of the first", "pid 101"}, "top --json": {`"pid":100,`, `"pid":101,`},
+				"logs -f": {"of the first", "pid 101"}, "trace": {"of the first", "pid 101"}, "top --json": {`"pid":100,`, `"pid":101,`},
 			}[args]
 			o := ctlWhen(strings.Fields(args), when{texts[0], replace}, when{text: texts[1]})
 			<-replaced
 			if o.code != cli.ExitOK {
 				t.Errorf("%+v", o)
 			}
-			if args != "top --json" && o.stderr != "devproxyctl: the daemon has ended; waiting for the next one, until Ctrl-C\ndevproxyctl: devproxyd "+cli.Version("")+", pid 101, serves now\n" {
+			tracing := fmt.Sprintf("tracing %s; Ctrl-C ends it\n", p.Root)
+			if args != "top --json" && strings.ReplaceAll(o.stderr, tracing, "") != "devproxyctl: the daemon has ended; waiting for the next one, until Ctrl-C\ndevproxyctl: devproxyd "+cli.Version("")+", pid 101, serves now\n" {
 				t.Errorf("it says %q", o.stderr)
 			}
 			if args == "logs -f" && !strings.Contains(o.stdout, "of the first") {
