@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
 	"github.com/debugmcp/devproxy/api/client"
@@ -161,7 +160,7 @@ func stop(cmd *cobra.Command, target *cli.Target) error {
 	c, p, err := target.Find(ctx)
 	// A daemon that ends serves nobody any more, but holds its lock to the last;
 	// so does one that is about to serve.
-	for errors.Is(err, client.ErrNoDaemon) && locked(p) {
+	for errors.Is(err, client.ErrNoDaemon) && client.Held(p) {
 		waited = true
 		if err := pause(ctx); err != nil {
 			return fmt.Errorf("waiting for the daemon of %s to end: %w", p.Root, err)
@@ -197,23 +196,11 @@ func stopped(cmd *cobra.Command, p project.Project, was bool) error {
 	}
 	// A backend that would not end leaves its record behind, unless it is that of
 	// a daemon which was started meanwhile.
-	if _, err := os.Stat(p.Record()); err == nil && !locked(p) {
+	if _, err := os.Stat(p.Record()); err == nil && !client.Held(p) {
 		return fmt.Errorf("the daemon of %s ended, but processes or containers of its backend are left, or may be; see %s", p.Root, p.DaemonLog())
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "devproxyd for %s stopped\n", cli.PrintableLine(p.Root))
 	return err
-}
-
-// locked reports whether some process is the daemon of the project.
-func locked(p project.Project) bool {
-	if _, err := os.Stat(p.Lock()); err != nil {
-		return false
-	}
-	lock := flock.New(p.Lock())
-	defer func() { _ = lock.Close() }()
-	// A shared lock, so that two who look do not see each other.
-	free, err := lock.TryRLock()
-	return err == nil && !free
 }
 
 func pause(ctx context.Context) error {

@@ -161,6 +161,18 @@ func CheckBuild(cmd *cobra.Command, status *client.Status) error {
 	return nil
 }
 
+// awayError says that the daemon runs and has no socket. It is an ErrNoDaemon.
+type awayError struct {
+	pid    int
+	socket string
+}
+
+func (e *awayError) Error() string {
+	return fmt.Sprintf("the daemon, pid %d, runs, but its socket %s is gone; it makes a new one within a second, unless it just starts or ends: ask again", e.pid, e.socket)
+}
+
+func (*awayError) Unwrap() error { return client.ErrNoDaemon }
+
 // Find connects to the project's daemon, whatever its version. Where none runs
 // the error says for which project and on which socket, and what to do.
 func (t *Target) Find(ctx context.Context) (*client.Client, project.Project, error) {
@@ -174,6 +186,9 @@ func (t *Target) Find(ctx context.Context) (*client.Client, project.Project, err
 	}
 	c, err := dial(ctx, socket)
 	if errors.Is(err, client.ErrNoDaemon) {
+		if client.Held(p) {
+			return nil, p, fmt.Errorf("for %s: %w", p.Root, &awayError{p.DaemonPID(), socket})
+		}
 		advice := "start one with \"devproxyd start\""
 		if p.HasConfig() != nil {
 			advice = "there is no " + project.ConfigName + " either, so check --project"

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
@@ -213,6 +214,19 @@ func TestDial(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "devproxyd start") {
 		t.Errorf("without a daemon it advises %v", err)
+	}
+	if err := one.EnsureDirs(); err != nil {
+		t.Fatal(err)
+	}
+	lock := flock.New(one.Lock())
+	if held, err := lock.TryLock(); err != nil || !held {
+		t.Fatal(held, err)
+	}
+	if err := at(one, ""); exitCode(err) != ExitNoDaemon || !strings.Contains(err.Error(), "runs, but its socket "+own+" is gone") {
+		t.Errorf("with a daemon without a socket: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
 	}
 	none, err := project.At(filepath.Dir(one.Root))
 	if err != nil {

@@ -88,7 +88,9 @@ type facts struct {
 	// status is nil where no daemon answers; statusErr says why.
 	status    *client.Status
 	statusErr error
-	kept      kept
+	// away: a daemon runs, but nobody listens at its socket.
+	away bool
+	kept kept
 }
 
 // check is one thing to look at. It may have several findings, or none where it
@@ -219,6 +221,7 @@ func (f *facts) gather(ctx context.Context) {
 		if err != nil {
 			f.statusErr = fmt.Errorf("%w: %w", client.ErrNotServing, err)
 		}
+		f.away = errors.Is(f.statusErr, client.ErrNoDaemon) && client.Held(f.Project)
 	})
 	asking.Go(func() {
 		f.kept, _ = within(ctx, checkPatience, func(context.Context) kept { return readKept(f.Project) })

@@ -165,11 +165,19 @@ func TestLookDaemonAndBackend(t *testing.T) {
 	if slices.Contains(found[0].Details, "old words") {
 		t.Error("it repeats what an earlier daemon said")
 	}
-	if err := os.WriteFile(p.PIDFile(), []byte("4711\n"), 0o600); err != nil {
+	// More than any system numbers its processes with.
+	if err := os.WriteFile(p.PIDFile(), []byte("1073741824\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	at.away = true
+	wantFinding(t, lookDaemon(t.Context(), at), Warning, "pid 1073741824 runs, but its socket is gone", "look again")
+	wantFinding(t, lookBackend(t.Context(), at), Skipped, "cannot be asked")
+	if found := lookLeftovers(t.Context(), at); found != nil {
+		t.Errorf("what the daemon has counts as left behind: %+v", found)
+	}
+	at.away = false
 	at.statusErr = errors.Join(client.ErrNotServing)
-	wantFinding(t, lookDaemon(t.Context(), at), Problem, "pid 4711 does not answer", "SIGKILL")
+	wantFinding(t, lookDaemon(t.Context(), at), Problem, "pid 1073741824 does not answer", "SIGKILL")
 
 	at.statusErr = nil
 	at.status = &client.Status{Daemon: &client.Daemon{Version: "v1", Pid: 7}, Backend: &client.Backend{

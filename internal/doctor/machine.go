@@ -214,6 +214,8 @@ func lookSocket(_ context.Context, f *facts) []Finding {
 	}
 	info, err := project.CheckSocket(socket)
 	switch {
+	case f.away:
+		return one(Skipped, "%s, which the daemon is to make anew", f.Host.Short(socket))
 	case errors.Is(err, fs.ErrNotExist):
 		return one(OK, "%s, which a daemon makes", f.Host.Short(socket))
 	case err != nil:

@@ -16,6 +16,9 @@ import (
 // lookDaemon: does one run, and does it answer?
 func lookDaemon(_ context.Context, f *facts) []Finding {
 	switch err := f.statusErr; {
+	case f.away:
+		return with(one(Warning, "pid %d runs, but its socket is gone", f.Project.DaemonPID()),
+			"it makes a new one within a second, unless it just starts or ends: look again in a moment")
 	case errors.Is(err, client.ErrNoDaemon):
 		if said := lastWords(f.Project); len(said) > 0 {
 			return with(one(Warning, "none runs, and the last one that was started said something"),
@@ -75,7 +78,7 @@ func lastLines(text string) []string {
 
 // lookLeftovers: has an earlier daemon left processes?
 func lookLeftovers(_ context.Context, f *facts) []Finding {
-	if !errors.Is(f.statusErr, client.ErrNoDaemon) {
+	if f.away || !errors.Is(f.statusErr, client.ErrNoDaemon) {
 		return nil // what there is belongs to the daemon
 	}
 	var record struct {
@@ -103,6 +106,8 @@ func lookLeftovers(_ context.Context, f *facts) []Finding {
 // lookBackend: how does it do?
 func lookBackend(_ context.Context, f *facts) []Finding {
 	switch {
+	case f.away:
+		return one(Skipped, "the daemon cannot be asked")
 	case errors.Is(f.statusErr, client.ErrNoDaemon):
 		return one(Skipped, "no daemon runs that would know")
 	case f.status == nil:
