@@ -147,7 +147,7 @@ the server if they do not run.
 				}{jsonVersion, raw, s.devTools})
 			}
 			if why := s.down(cmd.Context(), things(raw)); why != "" {
-				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "the server's own tools are missing: "+why)
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "the server's own tools are missing: "+cli.Printable(why))
 			}
 			return s.printTools(cmd, things(raw))
 		},
@@ -207,15 +207,41 @@ func (s *server) down(ctx context.Context, tools []thing) string {
 	if err != nil {
 		return ""
 	}
-	var answer struct {
-		StructuredContent struct {
-			State, Message string
-		}
-	}
+	var answer struct{ StructuredContent serverStatus }
 	if json.Unmarshal(raw, &answer) != nil || answer.StructuredContent.State == "running" {
 		return ""
 	}
-	return answer.StructuredContent.Message
+	return answer.StructuredContent.why()
+}
+
+// serverStatus is what devproxy's own tool says of the server, masked.
+type serverStatus struct {
+	State, Message string
+	Generation     uint64
+	LastExit       struct {
+		Generation uint64
+		Stderr     []string
+	}
+	LastBuild struct {
+		Message string
+		Tail    []string
+	}
+}
+
+// why says why the server does not run, with the lines that explain it.
+func (s serverStatus) why() string {
+	var lines []string
+	switch build := s.LastBuild; {
+	case s.State != "failed" && s.State != "backoff":
+	case build.Message != "" && strings.HasPrefix(s.Message, build.Message):
+		lines = build.Tail
+	case s.LastExit.Generation == s.Generation: // and not one that ended long before
+		lines = s.LastExit.Stderr
+	}
+	if len(lines) == 0 {
+		return s.Message
+	}
+	return s.Message + "; its last lines:\n" + strings.Join(lines, "\n")
 }
 
 // mark shows a tool to be devproxy's own.

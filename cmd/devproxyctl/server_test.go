@@ -66,7 +66,19 @@ func TestMissingToolsOfAServerThatIsDown(t *testing.T) {
 		more   []string
 		want   string
 	}{
-		"down":             {`{"state":"failed","message":"it exited"}`, nil, "the server's tools are not known: it exited"},
+		"down": {`{"state":"failed","message":"it exited"}`, nil, "the server's tools are not known: it exited"},
+		"down after words": {
+			`{"state":"failed","message":"it exited; fix it","generation":2,"lastExit":{"generation":2,"stderr":["one","two"]},"lastBuild":{"ok":true}}`,
+			nil, "the server's tools are not known: it exited; fix it; its last lines:\none\ntwo",
+		},
+		"down for a port": {
+			`{"state":"failed","message":"the port is in use","generation":2,"lastExit":{"generation":1,"stderr":["one"]}}`,
+			nil, "the server's tools are not known: the port is in use",
+		},
+		"down for a build": {
+			`{"state":"failed","message":"the build failed; see it","generation":2,"lastExit":{"generation":2,"stderr":["one"]},"lastBuild":{"message":"the build failed","tail":["error"]}}`,
+			nil, "the server's tools are not known: the build failed; see it; its last lines:\nerror",
+		},
 		"running":          {`{"state":"running","message":"fine"}`, nil, `the server has no tool "x"; see "devproxyctl tools"`},
 		"down by now":      {`{"state":"failed","message":"it exited"}`, []string{"own"}, `the server has no tool "x"; see "devproxyctl tools"`},
 		"without a status": {`{}`, nil, `the server has no tool "x"; see "devproxyctl tools"`},
