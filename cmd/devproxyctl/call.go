@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/debugmcp/devproxy/internal/cli"
+	"github.com/debugmcp/devproxy/internal/config"
 	"github.com/debugmcp/devproxy/internal/wire"
 )
 
@@ -185,6 +186,32 @@ func (g given) forTool(input schema) (json.RawMessage, error) {
 	return arguments.Bytes(), nil
 }
 
+// unknownTo names the assignments that a schema has no property for, each with
+// the one that was likely meant. A server may take them all the same, so they
+// are sent. Of a schema that names none, or leaves some to patterns, nothing is
+// known.
+func (g given) unknownTo(input schema) []string {
+	var names, lines []string
+	for _, p := range input.properties() {
+		names = append(names, p.name)
+	}
+	if len(names) == 0 || input.Has("patternProperties") || len(input.alternatives()) > 0 || input.Has("allOf") {
+		return nil
+	}
+	for _, assignment := range g.assignments {
+		name, _, _, err := splitArgument(assignment)
+		if err != nil || slices.Contains(names, name) {
+			continue
+		}
+		advice := "it has " + strings.Join(names, ", ")
+		if near := config.Nearest(name, names); near != "" {
+			advice = fmt.Sprintf("did you mean %s?", near)
+		}
+		lines = append(lines, fmt.Sprintf("the tool names no argument %q, which is sent all the same; %s", name, advice))
+	}
+	return lines
+}
+
 // encode makes JSON of a value that a person typed. A string is one as it is.
 func (s schema) encode(value string) ([]byte, error) {
 	types := s.types()
@@ -203,9 +230,12 @@ func (s schema) encode(value string) ([]byte, error) {
 }
 
 func (r *request) call(ctx context.Context, cmd *cobra.Command, s *server, name string, g given) error {
-	arguments, err := s.argumentsFor(ctx, name, g)
+	arguments, unknown, err := s.argumentsFor(ctx, name, g)
 	if err != nil {
 		return err
+	}
+	for _, line := range unknown {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().Name(), cli.PrintableLine(line))
 	}
 	params := &mcp.CallToolParams{Name: name, Arguments: arguments, Meta: s.attention(ctx)}
 	params.SetProgressToken(progressToken)
@@ -218,21 +248,25 @@ func (r *request) call(ctx context.Context, cmd *cobra.Command, s *server, name 
 }
 
 // argumentsFor looks the tool up, unless it is one of devproxy's that needs
-// nothing: those answer also while the server, whose list it is, does not.
-func (s *server) argumentsFor(ctx context.Context, name string, g given) (json.RawMessage, error) {
+// nothing: those answer also while the server, whose list it is, does not. It also
+// says which arguments the tool does not name.
+func (s *server) argumentsFor(ctx context.Context, name string, g given) (arguments json.RawMessage, unknown []string, err error) {
 	if slices.Contains(s.devTools, name) && len(g.assignments) == 0 {
-		return g.forTool(parseSchema(nil))
+		arguments, err = g.forTool(parseSchema(nil))
+		return arguments, nil, err
 	}
 	raw, err := s.tools(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	tools := things(raw)
 	i := indexNamed(tools, name)
 	if i < 0 {
-		return nil, s.noTool(ctx, name, tools)
+		return nil, nil, s.noTool(ctx, name, tools)
 	}
-	return g.forTool(parseSchema(tools[i].InputSchema))
+	input := parseSchema(tools[i].InputSchema)
+	arguments, err = g.forTool(input)
+	return arguments, g.unknownTo(input), err
 }
 
 const (

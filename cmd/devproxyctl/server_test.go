@@ -90,7 +90,7 @@ func TestMissingToolsOfAServerThatIsDown(t *testing.T) {
 					return &mcp.CallToolResult{StructuredContent: json.RawMessage(test.status)}, nil
 				})
 			}, nil)
-			if _, err := s.argumentsFor(t.Context(), "x", given{}); err == nil || err.Error() != test.want {
+			if _, _, err := s.argumentsFor(t.Context(), "x", given{}); err == nil || err.Error() != test.want {
 				t.Errorf("the error is %v, want %s", err, test.want)
 			}
 		})
@@ -234,6 +234,24 @@ func TestArguments(t *testing.T) {
 	}
 	if _, err := (&request{arguments: []string{"a=1"}}).object(cmd, []string{"{}"}); err == nil {
 		t.Error("--arg and JSON went together")
+	}
+}
+
+// An argument that the schema does not name is told, and only where it names all.
+func TestUnknownArguments(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"properties":{"text":{},"count":{}}}`:         `"txet", which is sent all the same; did you mean text?|"foo", which is sent all the same; it has text, count`,
+		`{"properties":{"text":{},"txet":{},"foo":{}}}`: "",
+		`{}`: "",
+		`{"properties":{},"additionalProperties":{}}`:               "",
+		`{"properties":{"text":{}},"patternProperties":{}}`:         "",
+		`{"properties":{"text":{}},"anyOf":[{"required":["foo"]}]}`: "",
+	} {
+		g := given{assignments: []string{"txet=1", "foo:=1"}}
+		got := strings.ReplaceAll(strings.Join(g.unknownTo(parseSchema([]byte(schema))), "|"), "the tool names no argument ", "")
+		if got != want {
+			t.Errorf("%s: it says %s, want %s", schema, got, want)
+		}
 	}
 }
 
