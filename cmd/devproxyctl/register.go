@@ -72,7 +72,7 @@ seem to be installed. They are
 			return r.register(cmd, p, chosen, scope)
 		},
 	}
-	r.addFlags(cmd)
+	r.addFlags(cmd, "project where the client has it", "that of the project's folder")
 	cmd.Flags().BoolVar(&r.printed, "print", false, "print what to add, and to which file, and write nothing")
 	cmd.Flags().BoolVar(&r.replace, "force", false, "replace an entry of the same name that is not ours")
 	return cmd
@@ -106,14 +106,16 @@ not restored; it says in which copy that is.`,
 			return r.unregister(cmd, p, chosen, scope)
 		},
 	}
-	r.addFlags(cmd)
+	r.addFlags(cmd, "both", "all that start the shim of this project")
 	return cmd
 }
 
-func (r *registration) addFlags(cmd *cobra.Command) {
+// addFlags adds the flags of both commands; scopes and names say what is meant
+// without.
+func (r *registration) addFlags(cmd *cobra.Command, scopes, names string) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.scope, "scope", "", "which `SCOPE`: project or user (default: project where the client has it)")
-	flags.StringVar(&r.name, "name", "", "`NAME` of the entry (default: that of the project's folder)")
+	flags.StringVar(&r.scope, "scope", "", "which `SCOPE`: project or user (default: "+scopes+")")
+	flags.StringVar(&r.name, "name", "", "`NAME` of the entry (default: "+names+")")
 	flags.BoolVar(&r.dry, "dry-run", false, "show what would change, and write nothing")
 	// Both are words out of a list that is known.
 	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{string(clients.Project), string(clients.User)}, cobra.ShellCompDirectiveNoFileComp))
@@ -282,6 +284,7 @@ func (r *registration) register(cmd *cobra.Command, p project.Project, chosen []
 	if r.name == "" {
 		entry.Name = clients.NameFor(filepath.Base(p.Root))
 	}
+	cfg, _ := config.Load(p.Root) // a faulty one is for the daemon to refuse
 	return each(chosen, func(client clients.Client) error {
 		at, err := placeFor(host, client, scope)
 		if err != nil {
@@ -290,8 +293,31 @@ func (r *registration) register(cmd *cobra.Command, p project.Project, chosen []
 		if r.printed {
 			return printSnippet(cmd, at, entry)
 		}
-		return r.registerAt(cmd.OutOrStdout(), at, entry)
+		if err := r.registerAt(cmd.OutOrStdout(), at, entry); err != nil || cfg == nil {
+			return err
+		}
+		return warnOfDirect(cmd.ErrOrStderr(), at, p.Root, cfg)
 	})
+}
+
+// warnOfDirect names the entries that start the server itself: a client would have
+// its tools twice, and one of them past devproxy.
+func warnOfDirect(stderr io.Writer, at place, root string, cfg *config.Config) error {
+	file, err := rewrite.Open(at.path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", at.client.ID, err)
+	}
+	servers, err := at.client.Servers(file.Content)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", at.client.ID, at.path, err)
+	}
+	for _, server := range servers {
+		if server.Starts(cfg.Backend.Command, cfg.DeriveEntry(), root) {
+			_, _ = fmt.Fprintf(stderr, "%s: entry %q of %s starts the server itself, past devproxy; \"devproxyctl register %s --name %s --force\" puts the shim in its place\n",
+				at.client.ID, server.Name, at.path, at.client.ID, cli.PrintableLine(server.Name))
+		}
+	}
+	return nil
 }
 
 // each does something for every client, also after one has failed.
@@ -336,7 +362,11 @@ func (r *registration) registerAt(out io.Writer, at place, entry clients.Entry) 
 	if outcome == clients.Replaced {
 		kept = ", with the entry that was replaced,"
 	}
-	return r.change(out, at, change{file: file, content: content, what: what, name: entry.Name, kept: kept, then: at.client.Name + ": " + at.client.Then(at.scope)})
+	then := at.client.Name + ": " + at.client.Then(at.scope)
+	if at.scope == clients.Project {
+		then += "\n  It has absolute paths, for this checkout alone: keep it out of version control"
+	}
+	return r.change(out, at, change{file: file, content: content, what: what, name: entry.Name, kept: kept, then: then})
 }
 
 // change is one of a file.

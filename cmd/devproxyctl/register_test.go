@@ -120,6 +120,27 @@ func TestRegisterShows(t *testing.T) {
 	}
 }
 
+// An entry that starts the server past devproxy is told of, with how to replace it.
+func TestRegisterBesideTheServer(t *testing.T) {
+	p, _ := newRegisterable(t)
+	put(t, p.Config(), "[backend]\ncommand = [\"node\", \"server.js\"]\ntransport = \"stdio\"\n", 0o644)
+	claude := filepath.Join(p.Root, ".mcp.json")
+	put(t, claude, `{"mcpServers": {"my": {"command": "node", "args": ["server.js"]}, "else": {"command": "node", "args": ["other.js"]}}}`, 0o644)
+	o := ctl("register", "claude-code")
+	wantOutcome(t, o, cli.ExitOK, "claude-code: added project", "keep it out of version control")
+	if want := "claude-code: entry \"my\" of " + claude + " starts the server itself, past devproxy; \"devproxyctl register claude-code --name my --force\" puts the shim in its place\n"; o.stderr != want {
+		t.Errorf("it says %q, want %q", o.stderr, want)
+	}
+	o = ctl("register", "claude-code", "--name", "my", "--force")
+	wantOutcome(t, o, cli.ExitOK, "claude-code: replaced my")
+	if o.stderr != "" {
+		t.Errorf("afterwards it says %q", o.stderr)
+	}
+	if help := ctl("unregister", "--help").stdout; strings.Contains(help, "project's folder") || !strings.Contains(help, "(default: both)") {
+		t.Errorf("the help of unregister says\n%s", help)
+	}
+}
+
 func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -162,6 +162,22 @@ func (s Server) Serves(root string) bool {
 	return ok && project != "" && filepath.Clean(project) == filepath.Clean(root)
 }
 
+// Starts reports whether the entry starts a backend of the project root itself: by
+// its command, or with its entry file, which is empty if it has none.
+func (s Server) Starts(command []string, entry, root string) bool {
+	words := append([]string{s.Command}, s.Args...)
+	if slices.Equal(words, command) {
+		return true
+	}
+	return entry != "" && s.Command != "" && slices.ContainsFunc(words, func(word string) bool {
+		path := filepath.FromSlash(strings.ReplaceAll(word, "${workspaceFolder}", root))
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(root, path)
+		}
+		return filepath.Clean(path) == entry
+	})
+}
+
 // Client is one MCP client.
 type Client struct {
 	// ID is what a person types.

@@ -112,7 +112,7 @@ func (f *facts) lookAt(at place) (found []Finding, registered bool) {
 		case isShim && at.scope == clients.Project:
 			registered = true
 			tell(OK, "", "entry %q of %s, for the project that the client is started in", server.Name, at.path)
-		case !isShim && at.scope == clients.Project && f.startsServer(server):
+		case !isShim && at.scope == clients.Project && f.config != nil && server.Starts(f.config.Backend.Command, f.config.DeriveEntry(), f.Project.Root):
 			tell(Warning, fmt.Sprintf("\"devproxyctl register %s --name %s --force\" puts the shim in its place", at.client.ID, server.Name),
 				"entry %q of %s starts the server itself, past devproxy", server.Name, at.path)
 		}
@@ -133,22 +133,4 @@ func (f *facts) unstartable(server clients.Server) string {
 		return "which is not in PATH"
 	}
 	return "which is not there"
-}
-
-// startsServer reports whether an entry starts what the backend is.
-func (f *facts) startsServer(server clients.Server) bool {
-	if f.config == nil || server.Command == "" {
-		return false
-	}
-	entry := f.config.DeriveEntry()
-	if entry == "" {
-		return false
-	}
-	return slices.ContainsFunc(append([]string{server.Command}, server.Args...), func(word string) bool {
-		path := filepath.FromSlash(strings.ReplaceAll(word, "${workspaceFolder}", f.Project.Root))
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(f.Project.Root, path)
-		}
-		return filepath.Clean(path) == entry
-	})
 }
