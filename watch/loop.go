@@ -25,6 +25,16 @@ const (
 	// maxSilent is how many changes may be found without an event before
 	// events are given up: one can be an accident.
 	maxSilent = 2
+	// crowd is how many events of a burst are read as they come. A save has a
+	// few, and must not wait; what has more is a build that writes a lot, and to
+	// wake up for each of its files costs more than all else.
+	crowd = 256
+	// rest is how long events are then left to the system's queue (of 16384 in
+	// Linux), and sip how long they are read in between.
+	rest = 20 * time.Millisecond
+	sip  = 2 * time.Millisecond
+	// backlog is how many events within a sip say that the queue needs no rest.
+	backlog = 1024
 )
 
 // ground is the files as the loop sees them; *tree outside of tests.
@@ -86,6 +96,8 @@ type loop struct {
 	settled   *time.Timer
 	patience  *time.Timer
 	polls     *time.Timer
+	rested    *time.Timer
+	pace      pace
 	pollEvery time.Duration // 0 while there are events
 
 	reference fingerprint // what was reported last, or a backend started from; nil before the first look
@@ -110,7 +122,7 @@ type loop struct {
 func newLoop(w *Watcher) *loop {
 	l := &loop{
 		w: w, quiet: quiet{period: w.config.Settle}, status: w.Status(),
-		settled: stoppedTimer(), patience: stoppedTimer(), polls: stoppedTimer(),
+		settled: stoppedTimer(), patience: stoppedTimer(), polls: stoppedTimer(), rested: stoppedTimer(),
 	}
 	l.next.look = true
 	return l
@@ -132,10 +144,14 @@ func (l *loop) run(ctx context.Context) {
 
 	for {
 		l.dispatch(ctx)
+		events := l.events
+		if l.pace.resting {
+			events = nil
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case event, ok := <-l.events:
+		case event, ok := <-events:
 			if ok {
 				l.event(event)
 			} else {
@@ -167,6 +183,8 @@ func (l *loop) run(ctx context.Context) {
 			l.settle()
 		case <-l.patience.C:
 			l.next.look = true
+		case <-l.rested.C:
+			l.pace.resume(time.Now())
 		case <-l.polls.C:
 			l.next.look = true
 		case now := <-glances.C:
@@ -250,6 +268,10 @@ func (l *loop) event(event fsnotify.Event) {
 	}
 	l.seen++
 	l.touch()
+	// A rest must be over well before the burst could seem to be.
+	if l.w.config.Settle >= 2*rest && l.pace.tires(l.quiet.last) {
+		l.rested.Reset(rest)
+	}
 }
 
 func (l *loop) trouble(err error) {
@@ -288,6 +310,7 @@ func (l *loop) settle() {
 		return
 	}
 	cut := l.quiet.clear()
+	l.pace.burst = 0
 	if l.held() {
 		return // the release begins a burst of its own
 	}

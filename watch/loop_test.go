@@ -727,3 +727,53 @@ func TestRunTwice(t *testing.T) {
 		}
 	})
 }
+
+// A save is heard of at once; of a large build the events are read many at a
+// time, which puts off neither the change nor its end.
+func TestManyEventsAtATime(t *testing.T) {
+	tests := []struct {
+		name   string
+		settle time.Duration
+		events int
+		waits  bool
+	}{
+		{"a save", time.Second, crowd, false},
+		{"a large build", time.Second, crowd + 1, true},
+		{"too short a settle time", 2*rest - 1, crowd + 1, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, Config{Settle: test.settle}, nil, func(t *testing.T, w *Watcher, g *fakeGround) {
+				for range 2 { // each burst anew
+					began := time.Now()
+					for range test.events {
+						g.write("a", unique())
+					}
+					if waited := time.Since(began); (waited == rest) != test.waits || waited > rest {
+						t.Errorf("%d events took %v", test.events, waited)
+					}
+					if _, took := expect(t, w, time.Minute); took != test.settle {
+						t.Errorf("settled after %v", took)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestBacklogNeedsNoRest(t *testing.T) {
+	now := time.Now()
+	p := pace{burst: crowd}
+	p.resume(now)
+	for range backlog - 1 {
+		if p.tires(now) {
+			t.Fatal("rests within a sip")
+		}
+	}
+	if now = now.Add(sip); p.tires(now) {
+		t.Error("rests while the queue is full")
+	}
+	if p.tires(now.Add(sip)) != true || !p.resting {
+		t.Error("reads on when the queue is empty")
+	}
+}
