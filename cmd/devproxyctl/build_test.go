@@ -39,8 +39,8 @@ func TestBuildWatchOnThePage(t *testing.T) {
 		return out.String()
 	}
 	for want, w := range map[string]*client.BuildWatch{
-		"builder  tsc -w, pid 7, up 3s\n": {
-			Command: "tsc -w", Pid: 7, StartTime: timestamppb.New(now.Add(-3 * time.Second)), Tail: []string{"of no interest"},
+		"builder  tsc -w, pid 7, up 3s\n         Found 2 errors.\n": {
+			Command: "tsc -w", Pid: 7, StartTime: timestamppb.New(now.Add(-3 * time.Second)), Tail: []string{"of no interest", "Found 2 errors.", " ", ""},
 		},
 		"builder  tsc -w, started again 2 times\n         exited with status 1; it starts again in 2s\n           error\\x07\n": {
 			Command: "tsc -w", Restarts: 2, Message: "exited with status 1; it starts again in 2s", Tail: []string{"error\a"},

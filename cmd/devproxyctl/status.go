@@ -275,11 +275,23 @@ func (p *page) buildWatch(w *client.BuildWatch) {
 		line += fmt.Sprintf(", started again %d times", n)
 	}
 	p.row("builder", "%s", line)
-	// Its last words matter when it has ended.
 	if w.GetMessage() != "" {
 		p.row("", "%s", w.GetMessage())
 		p.rows(w.GetTail()[max(0, len(w.GetTail())-lastWords):])
+	} else if said := lastLine(w.GetTail()); said != "" {
+		// It goes on after a failed build as after a good one; this tells which.
+		p.row("", "%s", faint.Render(said))
 	}
+}
+
+// lastLine is the last of some lines that says something; "" if none does.
+func lastLine(lines []string) string {
+	for _, line := range slices.Backward(lines) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line
+		}
+	}
+	return ""
 }
 
 // lastWords is how many lines say why a build watcher has ended.

@@ -83,7 +83,7 @@ func topStatus() *client.Status {
 	s.Backend.History = []*client.Generation{
 		exit(1, 10*time.Minute, "exited with status 1", "crash"), exit(2, 62*time.Second, "exited with status 0", "restart"), {Number: 3, StartTime: ago(62 * time.Second)},
 	}
-	s.BuildWatch = &client.BuildWatch{Command: "tsc --watch", Pid: 4800, StartTime: ago(time.Hour), Restarts: 2, Tail: []string{"Found 0 errors. Watching for file changes."}}
+	s.BuildWatch = &client.BuildWatch{Command: "tsc --watch", Pid: 4800, StartTime: ago(time.Hour), Restarts: 2, Tail: []string{"Found 0 errors. Watching for file changes.", ""}}
 	return s
 }
 

@@ -383,9 +383,7 @@ func (p *topPage) build(b *client.BuildRun, words int) {
 	switch {
 	case b.GetRunning():
 		p.row("build", "%s for %s: %s", amber.Render("running"), short(p.now.Sub(b.GetStartTime().AsTime())), b.GetCommand())
-		if tail := b.GetTail(); len(tail) > 0 {
-			p.text(faint, tail[len(tail)-1], 1)
-		}
+		p.text(faint, lastLine(b.GetTail()), 1)
 	case b.GetOk():
 		p.row("build", "%s in %s, %s ago: %s", green.Render("ok"), duration, p.since(b.GetStartTime()), b.GetCommand())
 	default:
@@ -412,8 +410,8 @@ func (p *topPage) builder(w *client.BuildWatch, words int) {
 	p.row("builder", "%s", line)
 	if w.GetMessage() != "" {
 		p.text(amber, w.GetMessage(), max(1, words))
-	} else if tail := w.GetTail(); len(tail) > 0 && words > 0 {
-		p.text(faint, tail[len(tail)-1], 1)
+	} else if said := lastLine(w.GetTail()); said != "" && words > 0 {
+		p.text(faint, said, 1)
 	}
 }
 
