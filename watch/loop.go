@@ -269,7 +269,7 @@ func (l *loop) event(event fsnotify.Event) {
 	l.seen++
 	l.touch()
 	// A rest must be over well before the burst could seem to be.
-	if l.w.config.Settle >= 2*rest && l.pace.tires(l.quiet.last) {
+	if queueHoldsEvents && l.w.config.Settle >= 2*rest && l.pace.tires(l.quiet.last) {
 		l.rested.Reset(rest)
 	}
 }

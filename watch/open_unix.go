@@ -7,6 +7,10 @@ import (
 	"os"
 )
 
+// queueHoldsEvents: what is not read for a moment waits for all directories
+// together, in a queue of many thousands.
+const queueHoldsEvents = true
+
 // openFile opens a file to read it.
 func openFile(path string) (*os.File, error) { return os.Open(path) }
 

@@ -7,6 +7,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// queueHoldsEvents: each directory has a buffer of its own, of 64 KiB, which a
+// build fills within a moment.
+const queueHoldsEvents = false
+
 // openFile opens a file or directory to read it, so that others may remove or
 // rename it meanwhile: os.Open would make the build fail that does.
 func openFile(path string) (*os.File, error) {
