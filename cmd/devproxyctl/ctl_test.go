@@ -464,6 +464,9 @@ func TestLogsCommand(t *testing.T) {
 			t.Errorf("--generation %s (-want +got):\n%s", args, diff)
 		}
 	}
+	if o := ctl("logs", "--generation", "99"); o.code != cli.ExitOK || !strings.Contains(o.stderr, "there is no generation 99; known: 1..3\n") {
+		t.Errorf("logs of a generation to come: %+v", o)
+	}
 	if o := ctl("logs", "--generation", "-3"); o.code != cli.ExitFailed || !strings.Contains(o.stderr, "no generation 3 before the last one, which is number 3") {
 		t.Errorf("a generation before the first: %+v", o)
 	}

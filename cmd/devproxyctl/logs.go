@@ -70,6 +70,9 @@ the next one, and goes on with that one's lines; with --generation it ends.`,
 					return errors.Join(err, c.Close())
 				}
 			}
+			if err := noteFuture(cmd, c, options.Generation); err != nil {
+				return errors.Join(err, c.Close())
+			}
 			out := cmd.OutOrStdout()
 			write := printLine
 			if asJSON {
@@ -167,6 +170,24 @@ func generationBack(ctx context.Context, c *client.Client, back int) (uint64, er
 		return 0, fmt.Errorf("there is no generation %d before the last one, which is number %d", back, last)
 	}
 	return last - uint64(back), nil
+}
+
+// noteFuture tells on stderr of a generation that there was none of yet.
+func noteFuture(cmd *cobra.Command, c *client.Client, number uint64) error {
+	if number == 0 {
+		return nil
+	}
+	status, err := c.Status(cmd.Context(), false)
+	if err != nil {
+		return err
+	}
+	switch last := status.GetBackend().GetGeneration(); {
+	case last == 0:
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there is no generation %d: there was none of the backend yet\n", number)
+	case number > last:
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there is no generation %d; known: 1..%d\n", number, last)
+	}
+	return err
 }
 
 // follower writes the log of one daemon after the other.

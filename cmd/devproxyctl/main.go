@@ -24,7 +24,8 @@ one whose devproxy.toml is found upwards from the working directory.
 
 Data goes to stdout, messages to stderr.
 
-` + cli.ExitCodes,
+` + cli.ExitCodes + `
+Commands that use the server as a client does: 4 it answered with a JSON-RPC error.`,
 		Example: `  devproxyctl init
   devproxyctl register claude-code
   devproxyctl status

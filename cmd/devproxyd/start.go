@@ -141,7 +141,7 @@ func newStop(target *cli.Target) *cobra.Command {
 		Long: `Stop the backend and the daemon, and return when both are gone. Clients keep
 their connection, and attach to the next daemon. The backend's environment and
 the overrides of "devproxyctl restart --env", which are kept for daemons that
-start by themselves, are forgotten.`,
+start by themselves, are forgotten. Where no daemon runs it says so, and succeeds.`,
 		Example: `  devproxyd stop
   devproxyd stop --project ~/work/my-server`,
 		Args: cli.Args(cobra.NoArgs),

@@ -43,12 +43,23 @@ func Group(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	advice := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
-	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
+	if close := suggestions(cmd, args[0]); len(close) > 0 {
 		// One who stopped typing is more likely than one who mistyped.
 		began := max(0, slices.IndexFunc(close, func(name string) bool { return strings.HasPrefix(name, args[0]) }))
 		advice = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+close[began])
 	}
 	return Usage(fmt.Errorf("unknown command %q; %s", args[0], advice))
+}
+
+// suggestions are the commands that are nearest to a word.
+func suggestions(cmd *cobra.Command, word string) []string {
+	most := cmd.SuggestionsMinimumDistance
+	defer func() { cmd.SuggestionsMinimumDistance = most }()
+	for cmd.SuggestionsMinimumDistance = min(1, most); ; cmd.SuggestionsMinimumDistance++ {
+		if close := cmd.SuggestionsFor(word); len(close) > 0 || cmd.SuggestionsMinimumDistance >= most {
+			return close
+		}
+	}
 }
 
 // usageError is an error of the command line or the configuration.

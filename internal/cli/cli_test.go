@@ -81,6 +81,19 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// Of several commands that a slip could have been, the nearest one is meant.
+func TestNearestCommand(t *testing.T) {
+	root := &cobra.Command{Use: "program", SuggestionsMinimumDistance: suggested}
+	for _, name := range []string{"start", "status"} {
+		root.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	for slip, want := range map[string]string{"stats": "status", "strat": "start", "sta": "start", "statsu": "status"} {
+		if err := Group(root, []string{slip}); err == nil || !strings.Contains(err.Error(), `did you mean "program `+want+`"?`) {
+			t.Errorf("%s: %v", slip, err)
+		}
+	}
+}
+
 // A signal ends the command's context. What the command makes of it counts: an
 // orderly end is none, and an error is not worth a word.
 func TestSignals(t *testing.T) {

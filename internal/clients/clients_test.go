@@ -221,9 +221,9 @@ func TestFilesThatDoNotParse(t *testing.T) {
 		says        string
 	}{
 		"no JSON":          {"cursor", "{\n  \"a\": 1,\n  b\n}", 3, "no valid JSON"},
-		"cut short":        {"cursor", "{\n  \"mcpServers\": {\n", 3, "no valid JSON"},
+		"cut short":        {"cursor", "{\n  \"mcpServers\": {\n", 2, "no valid JSON"},
 		"two values":       {"cursor", "{}\n{}", 2, "no valid JSON"},
-		"comment alone":    {"vscode", "// nothing\n", 2, "no valid JSON"},
+		"comment alone":    {"vscode", "// nothing\n", 1, "no valid JSON"},
 		"array":            {"cursor", "\n[]", 2, "must hold an object"},
 		"null":             {"cursor", "null", 1, "must hold an object"},
 		"servers no table": {"cursor", "{\n\"mcpServers\": []}", 2, "mcpServers must be an object"},

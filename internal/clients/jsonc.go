@@ -31,7 +31,7 @@ func openJSON(content []byte, f form) (*jsonFile, error) {
 	}
 	var err error
 	if file.whole, err = hujson.Parse(file.text); err != nil {
-		return nil, jsonFault(err)
+		return nil, jsonFault(file.text, err)
 	}
 	root, ok := file.whole.Value.(*hujson.Object)
 	if !ok {
@@ -48,7 +48,8 @@ func openJSON(content []byte, f form) (*jsonFile, error) {
 
 var faultPosition = regexp.MustCompile(`^hujson: line (\d+), column \d+: `)
 
-func jsonFault(err error) error {
+// jsonFault is the error of the parser for content, in our words.
+func jsonFault(content []byte, err error) error {
 	text := err.Error()
 	position := faultPosition.FindStringSubmatch(text)
 	if position == nil {
@@ -58,6 +59,8 @@ func jsonFault(err error) error {
 	if err != nil {
 		line = 0
 	}
+	// What is missing at the end is said to be missing in a line that is none.
+	line = min(line, 1+bytes.Count(bytes.TrimRight(content, "\r\n"), []byte("\n")))
 	return &SyntaxError{Line: line, Msg: "no valid JSON: " + strings.TrimPrefix(text, position[0])}
 }
 

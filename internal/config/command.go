@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -16,7 +17,7 @@ func setCommand(to *[]string, v any) error {
 	if strings.ContainsRune(text, 0) {
 		return errors.New("must not contain a NUL character")
 	}
-	argv, err := SplitWords(text)
+	argv, err := SplitCommand(text)
 	if err != nil {
 		return err
 	}
@@ -41,6 +42,26 @@ func SplitWords(line string) ([]string, error) {
 		argv = append(argv, text)
 	}
 	return argv, nil
+}
+
+// SplitCommand is SplitWords of a line that starts with the program to run.
+func SplitCommand(line string) ([]string, error) {
+	argv, err := SplitWords(line)
+	if err == nil && len(argv) > 0 && assigned.MatchString(argv[0]) {
+		name, _, _ := strings.Cut(argv[0], "=")
+		return nil, assignmentFault(name)
+	}
+	return argv, err
+}
+
+// assigned is how a shell knows that a word in front of a command sets a variable.
+var assigned = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+
+func assignmentFault(name string) error {
+	if name == "PORT" {
+		return errors.New("PORT=… in front of a command is for a shell; leave it out: the backend gets [backend] port as $PORT anyway")
+	}
+	return fmt.Errorf("%s=… in front of a command is for a shell; leave it out, and say %s in [backend.env]", name, name)
 }
 
 func parseFault(err error) string {

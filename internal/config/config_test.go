@@ -338,6 +338,15 @@ func TestSplitWords(t *testing.T) {
 	}
 }
 
+// A variable in front of the command is named, with where it belongs.
+func TestAssignmentInFront(t *testing.T) {
+	for line, want := range map[string]string{"PORT=$PORT node x.js": "PORT=… in front", "FOO='1 2' node": "say FOO in [backend.env]"} {
+		if got, err := SplitCommand(line); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "{port}") {
+			t.Errorf("%s: %q, %v", line, got, err)
+		}
+	}
+}
+
 func TestLoadEnv(t *testing.T) {
 	c := mustLoad(t, ok+"env_file = \".env\"\n")
 	if _, err := c.LoadEnv(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "env_file") {

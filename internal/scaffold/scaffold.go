@@ -131,7 +131,7 @@ func Make(src Source) (*Plan, error) {
 // choose weighs what there is to start the server with.
 func (p *Plan) choose(src Source, look *findings) (*launch, error) {
 	if src.Command != "" {
-		words, err := config.SplitWords(src.Command)
+		words, err := config.SplitCommand(src.Command)
 		if err != nil {
 			return nil, fmt.Errorf("%w %q: %w", errCommand, src.Command, err)
 		}
