@@ -147,7 +147,7 @@ the server if they do not run.
 				}{jsonVersion, raw, s.devTools})
 			}
 			if why := s.down(cmd.Context(), things(raw)); why != "" {
-				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "the server's own tools are missing: "+cli.Printable(why))
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "the server's own tools are missing: "+cli.Printable(cli.ForPerson(why)))
 			}
 			return s.printTools(cmd, things(raw))
 		},

@@ -124,7 +124,7 @@ func printable(status *client.Status) *client.Status {
 	clean := proto.CloneOf(status)
 	client.MapStrings(clean.ProtoReflect(), func(field protoreflect.FieldDescriptor, text string) string {
 		if field.Name() == "message" { // the one that may have several lines
-			return cli.Printable(text)
+			return cli.Printable(cli.ForPerson(text))
 		}
 		return cli.PrintableLine(text)
 	})

@@ -191,3 +191,12 @@ func TestShort(t *testing.T) {
 		}
 	}
 }
+
+// A person is told of commands, and not of tools for models.
+func TestStatusNamesCommands(t *testing.T) {
+	status := statuses()["failed"]
+	status.Backend.Message = "it broke; mend it with dev_restart or `devproxyctl restart`"
+	if page := statusPage(status, now, 0); !strings.Contains(page, "it broke; mend it with `devproxyctl restart`") {
+		t.Errorf("the page is\n%s", page)
+	}
+}

@@ -56,7 +56,7 @@ func wonder(cmd *cobra.Command, target *cli.Target, p project.Project, pending f
 			}
 			if ctx.Err() == nil && reason != told && (hopeless || time.Since(since) >= cli.Moment) {
 				told = reason
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "waiting for %s; Ctrl-C ends it\n", cli.PrintableLine(reason))
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "waiting for %s; Ctrl-C ends it\n", cli.PrintableLine(cli.ForPerson(reason)))
 			}
 		}
 	}()

@@ -339,7 +339,7 @@ func Main(root *cobra.Command) int {
 		return exitCode(err)
 	}
 	// It may be made of what a server said last.
-	text := Printable(strings.TrimRight(err.Error(), "\n"))
+	text := Printable(ForPerson(strings.TrimRight(err.Error(), "\n")))
 	_, _ = fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), text)
 	return exitCode(err)
 }

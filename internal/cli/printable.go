@@ -45,6 +45,14 @@ func printable(text, stays string) string {
 	return b.String()
 }
 
+// forModels are the tools of devproxy that the daemon names beside the command that
+// does the same, for it does not know who reads.
+var forModels = regexp.MustCompile("[\\w-]*(?:server_status|rebuild_and_restart|restart|logs) or (`devproxyctl [^`]*`)")
+
+// ForPerson is advice of the daemon for one at a terminal: where it names a tool for
+// models and a command, only the command is left.
+func ForPerson(text string) string { return forModels.ReplaceAllString(text, "$1") }
+
 // PrintableJSON is a JSON text in which the characters that may act on a
 // terminal are escaped, which JSON leaves alone above U+001F. Its meaning is the
 // same.

@@ -5,6 +5,18 @@ import (
 	"testing"
 )
 
+func TestForPerson(t *testing.T) {
+	for text, want := range map[string]string{
+		"fix it; it starts again when the build output changes, or with dev_restart or `devproxyctl restart`": "fix it; it starts again when the build output changes, or with `devproxyctl restart`",
+		"with my-rebuild_and_restart or `devproxyctl restart --rebuild`; see dev_logs or `devproxyctl logs`.": "with `devproxyctl restart --rebuild`; see `devproxyctl logs`.",
+		"see dev_server_status": "see dev_server_status", "this or `devproxyctl stop`": "this or `devproxyctl stop`",
+	} {
+		if got := ForPerson(text); got != want {
+			t.Errorf("%s\nis %s\nwant %s", text, got, want)
+		}
+	}
+}
+
 func TestPrintable(t *testing.T) {
 	tests := []struct{ in, text, line string }{
 		{"plain ä 漢字 😀", "plain ä 漢字 😀", "plain ä 漢字 😀"},
