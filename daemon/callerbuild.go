@@ -164,7 +164,8 @@ func (b *buildings) baseline(ctx context.Context) (missingEntry string, err erro
 
 // seen is a person's build as it is shown.
 type seenBuild struct {
-	command string
+	command  string
+	byPerson bool
 	backend.Build
 }
 
@@ -180,7 +181,7 @@ func (b *buildings) look() (seen *seenBuild, wait bool) {
 	if latest == nil {
 		return nil, false
 	}
-	return &seenBuild{command: latest.command, Build: latest.Build}, wait
+	return &seenBuild{command: latest.command, byPerson: true, Build: latest.Build}, wait
 }
 
 // outsideBuilds is an environment without what says that it is that of a build: a

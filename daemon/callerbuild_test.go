@@ -152,12 +152,12 @@ func TestTheBuildThatIsShown(t *testing.T) {
 	}{
 		"none":              {nil, nil, ""},
 		"own":               {own(at(1, false)), nil, "own"},
-		"theirs":            {nil, &seenBuild{"theirs", at(1, false)}, "theirs"},
-		"own later":         {own(at(2, false)), &seenBuild{"theirs", at(1, false)}, "own"},
-		"theirs later":      {own(at(1, false)), &seenBuild{"theirs", at(2, false)}, "theirs"},
-		"own runs":          {own(at(1, true)), &seenBuild{"theirs", at(2, false)}, "own"},
-		"theirs runs":       {own(at(2, false)), &seenBuild{"theirs", at(1, true)}, "theirs"},
-		"both run, own new": {own(at(2, true)), &seenBuild{"theirs", at(1, true)}, "own"},
+		"theirs":            {nil, &seenBuild{"theirs", true, at(1, false)}, "theirs"},
+		"own later":         {own(at(2, false)), &seenBuild{"theirs", true, at(1, false)}, "own"},
+		"theirs later":      {own(at(1, false)), &seenBuild{"theirs", true, at(2, false)}, "theirs"},
+		"own runs":          {own(at(1, true)), &seenBuild{"theirs", true, at(2, false)}, "own"},
+		"theirs runs":       {own(at(2, false)), &seenBuild{"theirs", true, at(1, true)}, "theirs"},
+		"both run, own new": {own(at(2, true)), &seenBuild{"theirs", true, at(1, true)}, "own"},
 	} {
 		v := view{build: "own", callerBuild: test.theirs}
 		v.backend.LastBuild = test.own

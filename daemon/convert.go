@@ -40,6 +40,9 @@ type view struct {
 	startWaits  bool       // for the end of that
 	notice      string     // what of the configuration is not in force; empty for nothing
 	overrides   map[string]string
+	noise       int // lines on stdout that are no protocol, of this generation
+	firstNoise  string
+	hidden      []string // dev tools whose names the backend has itself
 	mask        masking
 	tools       *strings.Replacer
 }
@@ -207,6 +210,10 @@ func (v view) backendToProto() *devproxyv1.Backend {
 		proto.ProtocolVersion = b.Facts.Version
 		proto.ServerName, proto.ServerVersion = implementation(b.Facts.Info)
 	}
+	for _, w := range v.warnings() {
+		proto.Warnings = append(proto.Warnings, &devproxyv1.Warning{Text: w.text, Advice: w.advice})
+	}
+	proto.NeverRan = b.NeverRan
 	proto.LastExit = v.exitToProto(b.LastExit)
 	for _, l := range b.History {
 		proto.History = append(proto.History, &devproxyv1.Generation{
@@ -234,6 +241,7 @@ func (v view) buildToProto() *devproxyv1.Build {
 	return &devproxyv1.Build{
 		Command: v.mask.text(b.command), StartTime: toTime(b.StartedAt), Duration: durationpb.New(b.took()),
 		Running: b.Running, Ok: b.OK, Message: v.mask.text(b.Message), Tail: v.mask.texts(b.Tail),
+		ByPerson: b.byPerson,
 	}
 }
 
@@ -278,6 +286,9 @@ func (v view) toDevtools() devtools.Status {
 		status.ProtocolEra, status.ProtocolVersion = &offered, &b.Facts.Version
 		name, version := implementation(b.Facts.Info)
 		status.Server = strings.TrimSpace(name + " " + version)
+	}
+	for _, w := range v.warnings() {
+		status.Warnings = append(status.Warnings, w.text+"; "+w.advice)
 	}
 	if exit := b.LastExit; exit != nil {
 		status.LastExit = &devtools.Exit{

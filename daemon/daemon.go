@@ -174,6 +174,7 @@ type daemon struct {
 	supervisor *backend.Supervisor
 	router     *relay.Router
 	tap        traffic.Tap
+	noise      noise
 	watcher    *watch.Watcher
 	controller *controller
 	server     *grpc.Server
@@ -289,6 +290,9 @@ func (d *daemon) build(ctx context.Context, out func(string)) error {
 
 // output keeps a line of the backend.
 func (d *daemon) output(generation uint64, stream, line string) {
+	if stream == "stdout-noise" {
+		d.noise.heard(generation, line)
+	}
 	d.buffer.Append(logs.Entry{Source: logs.Backend, Stream: stream, Generation: generation, Text: line})
 }
 
@@ -519,8 +523,9 @@ func (d *daemon) look(show bool) view {
 		buildWatch: d.keeper.Status(),
 		command:    c.Backend.Command, transport: string(c.Backend.Transport), build: c.Build.Command.String(), notice: notice,
 		overrides: d.launcher.currentOverrides(), mask: masking{masker: d.launcher.mask(), show: show},
-		tools: toolNames(d.config.Proxy.ToolPrefix),
+		tools: toolNames(d.config.Proxy.ToolPrefix), hidden: d.router.HiddenTools(),
 	}
+	v.noise, v.firstNoise = d.noise.of(v.backend.Generation)
 	// Whoever waits for the end looks only now and then whether a client came.
 	if at := d.idleAt.Load(); at != nil && len(v.sessions) == 0 {
 		v.daemon.idleDeadline = *at

@@ -140,6 +140,8 @@ func (l *fakeLife) exit() (string, []string) {
 	return "exited with status 1", []string{"last words"}
 }
 
+func (l *fakeLife) ignoredInput() bool { return false }
+
 func (l *fakeLife) end(context.Context) error {
 	if l.ends++; l.ends == 1 {
 		close(l.stop)

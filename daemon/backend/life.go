@@ -50,6 +50,9 @@ const ownerTries = 4
 
 var errExited = errors.New("the process ended")
 
+// httpHint is for a stdio backend that says nothing on stdout.
+const httpHint = "it wrote nothing to stdout: if it is a server that listens on a port, set [backend] transport = \"http\" and port in devproxy.toml; else "
+
 const backgroundHint = "[backend] command in devproxy.toml must stay in the foreground, neither become a daemon nor start its server with &; " +
 	"correct it, then restart with dev_restart or `devproxyctl restart`"
 
@@ -69,9 +72,14 @@ type processLife struct {
 	// What ready made, for end, which comes after it.
 	host  *link.Host
 	stdio *link.Stdio
+	// served: it was ready once.
+	served bool
+	// deaf: end had to do more than to close its input.
+	deaf bool
 
 	mu             sync.Mutex
 	stderr, stdout tail
+	noisy          bool // a stdio backend wrote what is no protocol to stdout
 	waitingFor     string
 }
 
@@ -182,6 +190,17 @@ func (l *processLife) lastLines() []string {
 	return l.stdout.lines()
 }
 
+// noise takes a line on stdout that is no protocol.
+func (l *processLife) noise(line string) {
+	l.mu.Lock()
+	l.noisy = true
+	l.mu.Unlock()
+	l.print("stdout-noise", line)
+}
+
+// ignoredInput reports whether it did not end as its input did. It is asked after end.
+func (l *processLife) ignoredInput() bool { return l.deaf }
+
 func (l *processLife) waitFor(what string) {
 	l.mu.Lock()
 	l.waitingFor = what
@@ -227,7 +246,7 @@ func (l *processLife) readyStdio(ctx context.Context) (*Generation, error) {
 	stdio, err := link.OpenStdio(shake, l.proc.Stdin(), l.proc.Stdout(), greeting, order, link.Options{
 		Choice:     l.plan.launch.Era,
 		MaxRequest: l.plan.launch.MaxRequest,
-		Noise:      func(line string) { l.print("stdout-noise", line) },
+		Noise:      l.noise,
 		Logger:     l.runner.log,
 	})
 	l.stdio = stdio
@@ -240,6 +259,7 @@ func (l *processLife) readyStdio(ctx context.Context) (*Generation, error) {
 	if l.hasExited() {
 		return nil, l.startFailure(shake, errExited)
 	}
+	l.served = true
 	facts := stdio.Facts()
 	l.runner.snapshots.remember(l.plan.launch.Command, []era.Facts{facts}, spoilt(l.plan.first), greeting.Capabilities)
 	l.watch(stdio.Done())
@@ -474,10 +494,16 @@ func (l *processLife) startFailure(ctx context.Context, err error) *Failure {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, errStartTimeout) {
 		l.mu.Lock()
-		what := l.waitingFor
+		what, noisy := l.waitingFor, l.noisy
 		l.mu.Unlock()
+		if l.plan.first != era.None {
+			what += ", on a second process, for the first was silent to the other handshake"
+		}
 		f := fail(StartTimeout, fmt.Sprintf("the backend was not ready within %s; it waited for %s",
 			l.plan.launch.StartTimeout, what))
+		if l.plan.launch.Transport == Stdio && !noisy {
+			f.Hint = httpHint + f.Hint
+		}
 		f.Tail = l.lastLines()
 		return f
 	}
@@ -543,11 +569,14 @@ func (l *processLife) end(ctx context.Context) error {
 // still lets one that does look end by itself.
 const stdinPatience = 250 * time.Millisecond
 
-// terminate goes down the stop ladder. For a stdio backend the end of its stdin
-// is the order to end, so it gets the whole rung for that.
+// terminate goes down the stop ladder. For a stdio backend that has served the end of
+// its stdin is the order to end, so it gets the whole rung for that.
 func (l *processLife) terminate(ctx context.Context) error {
 	rung := l.plan.launch.StopTimeout
-	if l.plan.launch.Transport == Stdio && !l.hasExited() || rung <= stdinPatience {
+	switch {
+	case l.plan.launch.Transport == Stdio && l.served && !l.hasExited():
+		return l.terminateServing(ctx, rung)
+	case rung <= stdinPatience:
 		return l.proc.Terminate(ctx, rung)
 	}
 	ended := make(chan struct{})
@@ -566,5 +595,28 @@ func (l *processLife) terminate(ctx context.Context) error {
 	err := l.proc.Terminate(ctx, rung)
 	close(ended)
 	asking.Wait()
+	return err
+}
+
+// terminateServing also finds out whether the leader ended as its input did.
+func (l *processLife) terminateServing(ctx context.Context, rung time.Duration) error {
+	began, took := time.Now(), time.Duration(0)
+	ended := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-l.proc.Done():
+		case <-ended:
+		}
+		took = time.Since(began)
+	})
+	err := l.proc.Terminate(ctx, rung)
+	close(ended)
+	waiting.Wait()
+	// The rung counts from the end of its input, which was a moment ago.
+	if l.deaf = ctx.Err() == nil && took >= rung-min(rung/2, 50*time.Millisecond); l.deaf {
+		l.runner.log.Warn("the server did not end when its input was closed; it got SIGTERM after [backend] stop_timeout",
+			slog.Uint64("generation", l.plan.generation), slog.Duration("stop_timeout", rung))
+	}
 	return err
 }

@@ -224,6 +224,12 @@ func (l *loop) launch(work context.Context, e effect) {
 // always its own doing.
 func (l *loop) drive(ctx context.Context, a *attempt) {
 	p, err := l.runner.prepare(ctx, a.order)
+	if len(p.launch.Command) > 0 {
+		l.inbox.put(item{
+			event: event{attempt: a.number},
+			scene: func(s *scene) { s.command, s.transport = p.launch.Command, p.launch.Transport },
+		})
+	}
 	if err != nil {
 		l.post(a, event{kind: startFailed, failure: failureOf(err, StartFailed)})
 		return
@@ -281,6 +287,7 @@ func (l *loop) end(work context.Context) {
 				e.failure.Generation = a.generation
 			}
 			e.exit, e.tail = a.life.exit()
+			e.deaf = a.life.ignoredInput()
 		}
 		l.post(a, e)
 	})

@@ -876,6 +876,26 @@ func TestASubscriberMissesNoChange(t *testing.T) {
 	})
 }
 
+// A start that comes to no process says nothing about the generation before it.
+func TestAStartThatNeverRan(t *testing.T) {
+	for name, broken := range map[string]act{
+		"not prepared": {prepareErr: fail(PortInUse, "port 1 is in use by pid 1")},
+		"not spawned":  {spawnErr: fail(StartFailed, "exec format error")},
+	} {
+		inBubble(t, Config{}, patient, []act{{}, broken, {readyErr: fail(HandshakeFailed, "no")}}, func(b *bench) {
+			b.mustStart()
+			_ = b.Restart(b.t.Context(), RestartOptions{}, nil)
+			if status := b.mustBe(Failed); !status.NeverRan || status.Generation != 1 {
+				t.Errorf("%s: %+v", name, status)
+			}
+			_ = b.Restart(b.t.Context(), RestartOptions{}, nil)
+			if status := b.mustBe(Failed); status.NeverRan || status.Generation != 2 {
+				t.Errorf("%s, then not ready: %+v", name, status)
+			}
+		})
+	}
+}
+
 // An observer has a loop of its own, which may put to this one at any time.
 func TestAnObserverMayAskBack(t *testing.T) {
 	broken := act{prepareErr: fail(PortInUse, "port 1 is in use by pid 1")}

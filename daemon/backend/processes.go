@@ -111,23 +111,23 @@ func (r *processes) prepare(ctx context.Context, o order) (plan, error) {
 		return plan{}, fail(ConfigInvalid, "there is no command to start")
 	}
 	r.snapshots.choose(l.Command)
+	p := plan{order: o, launch: l, engine: r.engineOf(l)}
 	o.note("ending what an earlier daemon left")
 	if err := r.sweep(ctx); err != nil {
-		return plan{}, err
+		return p, err
 	}
-	p := plan{order: o, launch: l, engine: r.engineOf(l)}
 	if p.engine != nil {
 		if err := r.clear(ctx, p); err != nil {
-			return plan{}, err
+			return p, err
 		}
 	}
 	o.note("looking at the watched files")
 	if err := r.baseline(ctx); err != nil {
-		return plan{}, err
+		return p, err
 	}
 	if l.Transport != Stdio {
 		if p.port, err = choosePort(ctx, l.Port); err != nil {
-			return plan{}, err
+			return p, err
 		}
 	}
 	return p, nil

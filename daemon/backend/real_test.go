@@ -435,6 +435,12 @@ func TestABackendThatHangsAtStart(t *testing.T) {
 			if len(f.Tail) == 0 {
 				t.Errorf("its output is not shown: %+v", f)
 			}
+			if strings.Contains(f.Hint, `transport = "http"`) != (role == "stdio") {
+				t.Errorf("hint = %q", f.Hint)
+			}
+			if strings.Contains(f.Message, "a second process") != (role == "stdio") {
+				t.Errorf("message = %q", f.Message)
+			}
 		})
 	}
 }
@@ -556,6 +562,30 @@ func TestWhoIgnoresHisStdinGetsSIGTERMSoon(t *testing.T) {
 			test.end(t, h)
 			h.awaitGeneration(2)
 			if e := h.Status().LastExit; e.Status != test.want {
+				t.Errorf("last exit = %+v", e)
+			}
+		})
+	}
+}
+
+// A stdio server that goes on though its input has ended costs stop_timeout each time,
+// and is told of.
+func TestAServerThatIgnoresTheEndOfItsInput(t *testing.T) {
+	t.Parallel()
+	for trick, deaf := range map[string]bool{"no-stdin": true, "well-behaved": false} {
+		t.Run(trick, func(t *testing.T) {
+			t.Parallel()
+			l := selfAs("stdio", trick)
+			l.StopTimeout = 500 * time.Millisecond
+			if !deaf {
+				l.StopTimeout = 10 * time.Second
+			}
+			h := newHouse(t, l)
+			h.mustStart()
+			if err := h.Restart(t.Context(), RestartOptions{}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if e := h.Status().LastExit; e == nil || e.Reason != "restart" || e.Deaf != deaf {
 				t.Errorf("last exit = %+v", e)
 			}
 		})

@@ -16,7 +16,7 @@ type runner interface {
 	// sweep ends what an earlier daemon left behind, if anything.
 	sweep(context.Context) error
 	// prepare finds out what to start, and that it can be: launch, baseline,
-	// orphan, port.
+	// orphan, port. Beside an error the plan has the launch, if there was one.
 	prepare(context.Context, order) (plan, error)
 	// spawn starts and records a process. With an error nothing is left of it.
 	spawn(context.Context, plan) (life, error)
@@ -38,6 +38,9 @@ type life interface {
 	// end goes down the ladder until the whole group is gone, its output is
 	// read and its port is free. A Failure with Survivors means it is not gone.
 	end(context.Context) error
+	// ignoredInput reports whether it did not end as its input did. It is asked
+	// after end.
+	ignoredInput() bool
 }
 
 // order is one attempt to start a generation.

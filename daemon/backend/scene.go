@@ -78,7 +78,7 @@ func (s *scene) take(e event, before, after state) {
 
 func (s *scene) exited(e event, about state) {
 	s.lastExit = &Exit{
-		Generation: about.generation, At: e.at, Status: e.exit, Reason: about.ended, StderrTail: e.tail,
+		Generation: about.generation, At: e.at, Status: e.exit, Reason: about.ended, StderrTail: e.tail, Deaf: e.deaf,
 	}
 	if l := s.lifeOf(about.generation); l != nil {
 		short := *s.lastExit
@@ -112,6 +112,9 @@ func (s *scene) status(of state) Status {
 	}
 	if of.phase == Failed {
 		status.Failure = of.failure.clone()
+	}
+	if of.phase == Failed || of.phase == Backoff {
+		status.NeverRan = of.failure.Generation == 0
 	}
 	if !s.build.StartedAt.IsZero() {
 		build := s.build

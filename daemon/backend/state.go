@@ -128,6 +128,7 @@ type event struct {
 	next       era.Era     // respawnNeeded
 	failure    *Failure    // startFailed; built, unless it succeeded; gone, if there are survivors
 	exit       string      // exited: in words, such as "exited with status 1"
+	deaf       bool        // gone: it did not end as its input did
 	tail       []string    // exited, built: the last lines
 	build      uint64      // built
 	change     uint64      // outputChanged: its number; 0 for none

@@ -208,6 +208,9 @@ type Status struct {
 	Message string
 	// Failure is why the state is Failed; nil otherwise.
 	Failure *Failure
+	// NeverRan: the start that failed came to no process. Generation, LastExit and
+	// History are about those before it.
+	NeverRan bool
 	// Building: the build command runs.
 	Building bool
 	// LastBuild is the last or running build; nil when none ran.
@@ -237,6 +240,8 @@ type Exit struct {
 	Reason string
 	// StderrTail are its last lines on stderr, not masked.
 	StderrTail []string
+	// Deaf: it did not end as its input did, and had to be asked again.
+	Deaf bool
 }
 
 // Build is one run of the build command.

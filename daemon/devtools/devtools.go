@@ -16,6 +16,10 @@ import (
 // room for the way back.
 const AnswerWithin = 45 * time.Second
 
+// MetaTool is the key in _meta by which a dev tool can be told from a tool of the
+// backend that has its name. Its value is the name without the prefix.
+const MetaTool = "com.github.debugmcp.devproxy/tool"
+
 const (
 	defaultLogLines = 50
 	// maxLogLines keeps an answer readable for a model: a line is at most a few
@@ -66,6 +70,7 @@ type Status struct {
 	ProtocolVersion *string           `json:"protocolVersion"`
 	Server          string            `json:"server,omitempty"`
 	EnvOverrides    map[string]string `json:"envOverrides"`
+	Warnings        []string          `json:"warnings,omitempty"`
 	LastExit        *Exit             `json:"lastExit,omitempty"`
 	LastBuild       *Build            `json:"lastBuild,omitempty"`
 	BuildWatch      *BuildWatch       `json:"buildWatch,omitempty"`
@@ -146,23 +151,24 @@ type tool struct {
 // New returns the tools. prefix is the start of their names, "dev_" by default.
 func New(prefix string, controller Controller) *Tools {
 	t := &Tools{controller: controller}
-	t.add(prefix+"server_status", nil, "Status of the MCP server under development: state, generation, pid, port, uptime, protocol, last exit, last build. Answers even when the server is down and does not start it.",
+	t.add(prefix, "server_status", nil, "Status of the MCP server under development: state, generation, pid, port, uptime, protocol, last exit, last build. Answers even when the server is down and does not start it.",
 		`{"type":"object","properties":{},"additionalProperties":false}`, true, t.status)
-	t.add(prefix+"restart", []string{prefix + "restart_debugger"}, "Restart the MCP server under development. Your connection stays; tool lists may change. Returns when the new process is ready or says why it is not.",
+	t.add(prefix, "restart", []string{prefix + "restart_debugger"}, "Restart the MCP server under development. Your connection stays; tool lists may change. Returns when the new process is ready or says why it is not.",
 		`{"type":"object","properties":{`+
 			`"env":{"type":"object","additionalProperties":{"type":"string"},"description":"Environment overrides for the server. Given: replaces the set of overrides; {} clears it; omitted: keeps it."},`+
 			`"rebuild":{"type":"boolean","description":"Run the build command first. If it fails the running server is left alone."}},"additionalProperties":false}`, false, t.restart)
-	t.add(prefix+"rebuild_and_restart", nil, "Run the project's build command, then restart the MCP server under development. If the build fails the running server is left alone and the end of the build's output is returned.",
+	t.add(prefix, "rebuild_and_restart", nil, "Run the project's build command, then restart the MCP server under development. If the build fails the running server is left alone and the end of the build's output is returned.",
 		`{"type":"object","properties":{`+
 			`"env":{"type":"object","additionalProperties":{"type":"string"},"description":"Environment overrides for the server, as for restart."}},"additionalProperties":false}`, false, t.rebuild)
-	t.add(prefix+"logs", nil, "Recent output of the MCP server under development (stderr, and stdout lines that are no protocol), of its build, or of the devproxy daemon.",
+	t.add(prefix, "logs", nil, "Recent output of the MCP server under development (stderr, and stdout lines that are no protocol), of its build, or of the devproxy daemon.",
 		fmt.Sprintf(`{"type":"object","properties":{`+
 			`"lines":{"type":"integer","minimum":1,"maximum":%d,"description":"How many of the last lines; %d when omitted."},`+
 			`"source":{"type":"string","enum":["backend","build","daemon"],"description":"Whose output; all when omitted."}},"additionalProperties":false}`, maxLogLines, defaultLogLines), true, t.logs)
 	return t
 }
 
-func (t *Tools) add(name string, aliases []string, description, schema string, readOnly bool, call func(context.Context, []byte, func(string)) Answer) {
+func (t *Tools) add(prefix, role string, aliases []string, description, schema string, readOnly bool, call func(context.Context, []byte, func(string)) Answer) {
+	name := prefix + role
 	definition := struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
@@ -171,8 +177,10 @@ func (t *Tools) add(name string, aliases []string, description, schema string, r
 			ReadOnlyHint  bool `json:"readOnlyHint"`
 			OpenWorldHint bool `json:"openWorldHint"`
 		} `json:"annotations"`
+		Meta map[string]string `json:"_meta"`
 	}{Name: name, Description: description, InputSchema: json.RawMessage(schema)}
 	definition.Annotations.ReadOnlyHint = readOnly
+	definition.Meta = map[string]string{MetaTool: role}
 	t.tools = append(t.tools, tool{name: name, aliases: aliases, definition: mustMarshal(definition), call: call})
 }
 

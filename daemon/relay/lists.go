@@ -55,6 +55,17 @@ func (d *devTools) free() [][]byte {
 	return free
 }
 
+// hidden are the names of dev tools that the backend has taken.
+func (d *devTools) hidden() []string {
+	var hidden []string
+	for _, tool := range d.definitions {
+		if _, taken := d.backend[tool.name]; taken {
+			hidden = append(hidden, tool.name)
+		}
+	}
+	return hidden
+}
+
 // note remembers which names of dev tools a page of the backend's list takes,
 // and returns those that were never taken before.
 func (d *devTools) note(page []byte, first bool) (news []string) {
@@ -84,6 +95,8 @@ func (r *Router) mergeTools(call *call, raw, result []byte) []byte {
 	for _, name := range r.tools.note(raw, !next) {
 		r.log.Warn("the backend has a tool of its own that hides devproxy's; set [proxy] tool_prefix to have both", "tool", name)
 	}
+	hidden := r.tools.hidden()
+	r.hiddenTools.Store(&hidden)
 	merged, err := era.MergeTools(result, r.tools.free())
 	if err != nil {
 		r.log.Warn("merging the dev tools into the backend's list", "error", err)

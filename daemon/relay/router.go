@@ -51,6 +51,8 @@ type Router struct {
 	config Config
 	log    *slog.Logger
 	tools  devTools
+	// hiddenTools is published for HiddenTools.
+	hiddenTools atomic.Pointer[[]string]
 
 	// The border: everything here may be used by any goroutine.
 	clients    chan frameEvent // unbuffered, so that a frame handed over is a frame in the loop

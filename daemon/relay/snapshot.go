@@ -48,6 +48,15 @@ func (r *Router) Snapshot() []SessionStatus {
 	return all
 }
 
+// HiddenTools are the dev tools whose names the backend's last list has itself, so
+// that clients get the backend's. It may be called from anywhere and waits for nobody.
+func (r *Router) HiddenTools() []string {
+	if hidden := r.hiddenTools.Load(); hidden != nil {
+		return *hidden
+	}
+	return nil
+}
+
 func (s *Session) status() SessionStatus {
 	status := SessionStatus{
 		ID: s.id, Shim: s.shim, Attached: s.attached,

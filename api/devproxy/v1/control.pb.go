@@ -2084,7 +2084,12 @@ type Backend struct {
 	// Whether every client shares one link to it.
 	SharedLink bool `protobuf:"varint,17,opt,name=shared_link,json=sharedLink,proto3" json:"shared_link,omitempty"`
 	// The last generations, oldest first, the current one included.
-	History       []*Generation `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
+	History []*Generation `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
+	// What it does that a person would not want, though it may serve.
+	Warnings []*Warning `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Whether the start that failed came to no process: generation, last_exit and
+	// history are about those before it then.
+	NeverRan      bool `protobuf:"varint,20,opt,name=never_ran,json=neverRan,proto3" json:"never_ran,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2245,6 +2250,75 @@ func (x *Backend) GetHistory() []*Generation {
 	return nil
 }
 
+func (x *Backend) GetWarnings() []*Warning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *Backend) GetNeverRan() bool {
+	if x != nil {
+		return x.NeverRan
+	}
+	return false
+}
+
+// Warning is something that works, but not as a person would want it to.
+type Warning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// What to do about it.
+	Advice        string `protobuf:"bytes,2,opt,name=advice,proto3" json:"advice,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_devproxy_v1_control_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_devproxy_v1_control_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Warning) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Warning) GetAdvice() string {
+	if x != nil {
+		return x.Advice
+	}
+	return ""
+}
+
 // Generation is one life of the backend.
 type Generation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2265,7 +2339,7 @@ type Generation struct {
 
 func (x *Generation) Reset() {
 	*x = Generation{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[29]
+	mi := &file_devproxy_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2351,7 @@ func (x *Generation) String() string {
 func (*Generation) ProtoMessage() {}
 
 func (x *Generation) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[29]
+	mi := &file_devproxy_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2364,7 @@ func (x *Generation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Generation.ProtoReflect.Descriptor instead.
 func (*Generation) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Generation) GetNumber() uint64 {
@@ -2347,7 +2421,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[30]
+	mi := &file_devproxy_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2433,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[30]
+	mi := &file_devproxy_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2446,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Exit) GetGeneration() uint64 {
@@ -2448,7 +2522,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[31]
+	mi := &file_devproxy_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2534,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[31]
+	mi := &file_devproxy_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2547,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{31}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Session) GetId() uint64 {
@@ -2590,14 +2664,17 @@ type Build struct {
 	// How it ended, in words; empty while it runs.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// Its last lines of output, masked.
-	Tail          []string `protobuf:"bytes,7,rep,name=tail,proto3" json:"tail,omitempty"`
+	Tail []string `protobuf:"bytes,7,rep,name=tail,proto3" json:"tail,omitempty"`
+	// Whether a person ran it with "devproxyctl build": its output went to that
+	// terminal, and is in no log.
+	ByPerson      bool `protobuf:"varint,8,opt,name=by_person,json=byPerson,proto3" json:"by_person,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[32]
+	mi := &file_devproxy_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2686,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[32]
+	mi := &file_devproxy_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2699,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{32}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Build) GetCommand() string {
@@ -2674,6 +2751,13 @@ func (x *Build) GetTail() []string {
 	return nil
 }
 
+func (x *Build) GetByPerson() bool {
+	if x != nil {
+		return x.ByPerson
+	}
+	return false
+}
+
 // BuildWatch is the process of [build] watch, such as "tsc --watch".
 type BuildWatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2695,7 +2779,7 @@ type BuildWatch struct {
 
 func (x *BuildWatch) Reset() {
 	*x = BuildWatch{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[33]
+	mi := &file_devproxy_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2791,7 @@ func (x *BuildWatch) String() string {
 func (*BuildWatch) ProtoMessage() {}
 
 func (x *BuildWatch) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[33]
+	mi := &file_devproxy_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +2804,7 @@ func (x *BuildWatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildWatch.ProtoReflect.Descriptor instead.
 func (*BuildWatch) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{33}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BuildWatch) GetCommand() string {
@@ -2792,7 +2876,7 @@ type Watch struct {
 
 func (x *Watch) Reset() {
 	*x = Watch{}
-	mi := &file_devproxy_v1_control_proto_msgTypes[34]
+	mi := &file_devproxy_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2888,7 @@ func (x *Watch) String() string {
 func (*Watch) ProtoMessage() {}
 
 func (x *Watch) ProtoReflect() protoreflect.Message {
-	mi := &file_devproxy_v1_control_proto_msgTypes[34]
+	mi := &file_devproxy_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2901,7 @@ func (x *Watch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watch.ProtoReflect.Descriptor instead.
 func (*Watch) Descriptor() ([]byte, []int) {
-	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{34}
+	return file_devproxy_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Watch) GetPaths() []string {
@@ -3008,7 +3092,7 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\ridle_deadline\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\fidleDeadline\x12\x1f\n" +
 	"\bcontract\x18\v \x01(\rH\x00R\bcontract\x88\x01\x01B\v\n" +
-	"\t_contract\"\xaa\x06\n" +
+	"\t_contract\"\xf9\x06\n" +
 	"\aBackend\x12/\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x19.devproxy.v1.BackendStateR\x05state\x12\x1e\n" +
 	"\n" +
@@ -3034,10 +3118,15 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"retry_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12\x1f\n" +
 	"\vshared_link\x18\x11 \x01(\bR\n" +
 	"sharedLink\x121\n" +
-	"\ahistory\x18\x12 \x03(\v2\x17.devproxy.v1.GenerationR\ahistory\x1aG\n" +
+	"\ahistory\x18\x12 \x03(\v2\x17.devproxy.v1.GenerationR\ahistory\x120\n" +
+	"\bwarnings\x18\x13 \x03(\v2\x14.devproxy.v1.WarningR\bwarnings\x12\x1b\n" +
+	"\tnever_ran\x18\x14 \x01(\bR\bneverRan\x1aG\n" +
 	"\x19EnvironmentOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
+	"\aWarning\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x16\n" +
+	"\x06advice\x18\x02 \x01(\tR\x06advice\"\xd3\x01\n" +
 	"\n" +
 	"Generation\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x10\n" +
@@ -3074,7 +3163,7 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\tlast_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x14\n" +
 	"\x05stale\x18\f \x01(\tR\x05stale\x12\x12\n" +
 	"\x04link\x18\r \x01(\tR\x04link\x12+\n" +
-	"\x11listed_generation\x18\x0e \x01(\x04R\x10listedGeneration\"\xeb\x01\n" +
+	"\x11listed_generation\x18\x0e \x01(\x04R\x10listedGeneration\"\x88\x02\n" +
 	"\x05Build\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x129\n" +
 	"\n" +
@@ -3083,7 +3172,8 @@ const file_devproxy_v1_control_proto_rawDesc = "" +
 	"\arunning\x18\x04 \x01(\bR\arunning\x12\x0e\n" +
 	"\x02ok\x18\x05 \x01(\bR\x02ok\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x12\n" +
-	"\x04tail\x18\a \x03(\tR\x04tail\"\xbd\x01\n" +
+	"\x04tail\x18\a \x03(\tR\x04tail\x12\x1b\n" +
+	"\tby_person\x18\b \x01(\bR\bbyPerson\"\xbd\x01\n" +
 	"\n" +
 	"BuildWatch\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12\x10\n" +
@@ -3157,7 +3247,7 @@ func file_devproxy_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_devproxy_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_devproxy_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_devproxy_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_devproxy_v1_control_proto_goTypes = []any{
 	(LogSource)(0),                // 0: devproxy.v1.LogSource
 	(TrafficDirection)(0),         // 1: devproxy.v1.TrafficDirection
@@ -3192,16 +3282,17 @@ var file_devproxy_v1_control_proto_goTypes = []any{
 	(*Status)(nil),                // 30: devproxy.v1.Status
 	(*Daemon)(nil),                // 31: devproxy.v1.Daemon
 	(*Backend)(nil),               // 32: devproxy.v1.Backend
-	(*Generation)(nil),            // 33: devproxy.v1.Generation
-	(*Exit)(nil),                  // 34: devproxy.v1.Exit
-	(*Session)(nil),               // 35: devproxy.v1.Session
-	(*Build)(nil),                 // 36: devproxy.v1.Build
-	(*BuildWatch)(nil),            // 37: devproxy.v1.BuildWatch
-	(*Watch)(nil),                 // 38: devproxy.v1.Watch
-	nil,                           // 39: devproxy.v1.EnvironmentChange.OverridesEntry
-	nil,                           // 40: devproxy.v1.Backend.EnvironmentOverridesEntry
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*Warning)(nil),               // 33: devproxy.v1.Warning
+	(*Generation)(nil),            // 34: devproxy.v1.Generation
+	(*Exit)(nil),                  // 35: devproxy.v1.Exit
+	(*Session)(nil),               // 36: devproxy.v1.Session
+	(*Build)(nil),                 // 37: devproxy.v1.Build
+	(*BuildWatch)(nil),            // 38: devproxy.v1.BuildWatch
+	(*Watch)(nil),                 // 39: devproxy.v1.Watch
+	nil,                           // 40: devproxy.v1.EnvironmentChange.OverridesEntry
+	nil,                           // 41: devproxy.v1.Backend.EnvironmentOverridesEntry
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
 }
 var file_devproxy_v1_control_proto_depIdxs = []int32{
 	30, // 0: devproxy.v1.GetStatusResponse.status:type_name -> devproxy.v1.Status
@@ -3209,73 +3300,74 @@ var file_devproxy_v1_control_proto_depIdxs = []int32{
 	18, // 2: devproxy.v1.StartResponse.step:type_name -> devproxy.v1.Step
 	18, // 3: devproxy.v1.StopResponse.step:type_name -> devproxy.v1.Step
 	13, // 4: devproxy.v1.RestartRequest.environment:type_name -> devproxy.v1.EnvironmentChange
-	39, // 5: devproxy.v1.EnvironmentChange.overrides:type_name -> devproxy.v1.EnvironmentChange.OverridesEntry
+	40, // 5: devproxy.v1.EnvironmentChange.overrides:type_name -> devproxy.v1.EnvironmentChange.OverridesEntry
 	18, // 6: devproxy.v1.RestartResponse.step:type_name -> devproxy.v1.Step
 	16, // 7: devproxy.v1.HoldChangesRequest.end:type_name -> devproxy.v1.BuildEnd
 	18, // 8: devproxy.v1.HoldChangesResponse.step:type_name -> devproxy.v1.Step
 	32, // 9: devproxy.v1.Step.backend:type_name -> devproxy.v1.Backend
-	36, // 10: devproxy.v1.Step.build:type_name -> devproxy.v1.Build
+	37, // 10: devproxy.v1.Step.build:type_name -> devproxy.v1.Build
 	19, // 11: devproxy.v1.Step.outcome:type_name -> devproxy.v1.Outcome
 	0,  // 12: devproxy.v1.StreamLogsRequest.sources:type_name -> devproxy.v1.LogSource
-	41, // 13: devproxy.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	42, // 13: devproxy.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
 	22, // 14: devproxy.v1.StreamLogsResponse.entry:type_name -> devproxy.v1.LogEntry
-	41, // 15: devproxy.v1.LogEntry.time:type_name -> google.protobuf.Timestamp
+	42, // 15: devproxy.v1.LogEntry.time:type_name -> google.protobuf.Timestamp
 	0,  // 16: devproxy.v1.LogEntry.source:type_name -> devproxy.v1.LogSource
 	25, // 17: devproxy.v1.StreamTrafficResponse.entry:type_name -> devproxy.v1.TrafficEntry
-	41, // 18: devproxy.v1.TrafficEntry.time:type_name -> google.protobuf.Timestamp
+	42, // 18: devproxy.v1.TrafficEntry.time:type_name -> google.protobuf.Timestamp
 	1,  // 19: devproxy.v1.TrafficEntry.direction:type_name -> devproxy.v1.TrafficDirection
 	2,  // 20: devproxy.v1.TrafficEntry.kind:type_name -> devproxy.v1.TrafficKind
-	42, // 21: devproxy.v1.TrafficEntry.latency:type_name -> google.protobuf.Duration
-	35, // 22: devproxy.v1.ListSessionsResponse.sessions:type_name -> devproxy.v1.Session
+	43, // 21: devproxy.v1.TrafficEntry.latency:type_name -> google.protobuf.Duration
+	36, // 22: devproxy.v1.ListSessionsResponse.sessions:type_name -> devproxy.v1.Session
 	31, // 23: devproxy.v1.Status.daemon:type_name -> devproxy.v1.Daemon
 	32, // 24: devproxy.v1.Status.backend:type_name -> devproxy.v1.Backend
-	35, // 25: devproxy.v1.Status.sessions:type_name -> devproxy.v1.Session
-	36, // 26: devproxy.v1.Status.build:type_name -> devproxy.v1.Build
-	38, // 27: devproxy.v1.Status.watch:type_name -> devproxy.v1.Watch
-	37, // 28: devproxy.v1.Status.build_watch:type_name -> devproxy.v1.BuildWatch
-	41, // 29: devproxy.v1.Daemon.start_time:type_name -> google.protobuf.Timestamp
-	41, // 30: devproxy.v1.Daemon.idle_deadline:type_name -> google.protobuf.Timestamp
+	36, // 25: devproxy.v1.Status.sessions:type_name -> devproxy.v1.Session
+	37, // 26: devproxy.v1.Status.build:type_name -> devproxy.v1.Build
+	39, // 27: devproxy.v1.Status.watch:type_name -> devproxy.v1.Watch
+	38, // 28: devproxy.v1.Status.build_watch:type_name -> devproxy.v1.BuildWatch
+	42, // 29: devproxy.v1.Daemon.start_time:type_name -> google.protobuf.Timestamp
+	42, // 30: devproxy.v1.Daemon.idle_deadline:type_name -> google.protobuf.Timestamp
 	3,  // 31: devproxy.v1.Backend.state:type_name -> devproxy.v1.BackendState
-	41, // 32: devproxy.v1.Backend.ready_time:type_name -> google.protobuf.Timestamp
-	40, // 33: devproxy.v1.Backend.environment_overrides:type_name -> devproxy.v1.Backend.EnvironmentOverridesEntry
-	34, // 34: devproxy.v1.Backend.last_exit:type_name -> devproxy.v1.Exit
-	41, // 35: devproxy.v1.Backend.retry_time:type_name -> google.protobuf.Timestamp
-	33, // 36: devproxy.v1.Backend.history:type_name -> devproxy.v1.Generation
-	41, // 37: devproxy.v1.Generation.start_time:type_name -> google.protobuf.Timestamp
-	41, // 38: devproxy.v1.Generation.ready_time:type_name -> google.protobuf.Timestamp
-	34, // 39: devproxy.v1.Generation.exit:type_name -> devproxy.v1.Exit
-	41, // 40: devproxy.v1.Exit.time:type_name -> google.protobuf.Timestamp
-	41, // 41: devproxy.v1.Session.attach_time:type_name -> google.protobuf.Timestamp
-	41, // 42: devproxy.v1.Session.last_time:type_name -> google.protobuf.Timestamp
-	41, // 43: devproxy.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	42, // 44: devproxy.v1.Build.duration:type_name -> google.protobuf.Duration
-	41, // 45: devproxy.v1.BuildWatch.start_time:type_name -> google.protobuf.Timestamp
-	41, // 46: devproxy.v1.Watch.last_change_time:type_name -> google.protobuf.Timestamp
-	4,  // 47: devproxy.v1.ControlService.GetStatus:input_type -> devproxy.v1.GetStatusRequest
-	6,  // 48: devproxy.v1.ControlService.WatchStatus:input_type -> devproxy.v1.WatchStatusRequest
-	8,  // 49: devproxy.v1.ControlService.Start:input_type -> devproxy.v1.StartRequest
-	10, // 50: devproxy.v1.ControlService.Stop:input_type -> devproxy.v1.StopRequest
-	12, // 51: devproxy.v1.ControlService.Restart:input_type -> devproxy.v1.RestartRequest
-	15, // 52: devproxy.v1.ControlService.HoldChanges:input_type -> devproxy.v1.HoldChangesRequest
-	20, // 53: devproxy.v1.ControlService.StreamLogs:input_type -> devproxy.v1.StreamLogsRequest
-	23, // 54: devproxy.v1.ControlService.StreamTraffic:input_type -> devproxy.v1.StreamTrafficRequest
-	26, // 55: devproxy.v1.ControlService.ListSessions:input_type -> devproxy.v1.ListSessionsRequest
-	28, // 56: devproxy.v1.ControlService.Shutdown:input_type -> devproxy.v1.ShutdownRequest
-	5,  // 57: devproxy.v1.ControlService.GetStatus:output_type -> devproxy.v1.GetStatusResponse
-	7,  // 58: devproxy.v1.ControlService.WatchStatus:output_type -> devproxy.v1.WatchStatusResponse
-	9,  // 59: devproxy.v1.ControlService.Start:output_type -> devproxy.v1.StartResponse
-	11, // 60: devproxy.v1.ControlService.Stop:output_type -> devproxy.v1.StopResponse
-	14, // 61: devproxy.v1.ControlService.Restart:output_type -> devproxy.v1.RestartResponse
-	17, // 62: devproxy.v1.ControlService.HoldChanges:output_type -> devproxy.v1.HoldChangesResponse
-	21, // 63: devproxy.v1.ControlService.StreamLogs:output_type -> devproxy.v1.StreamLogsResponse
-	24, // 64: devproxy.v1.ControlService.StreamTraffic:output_type -> devproxy.v1.StreamTrafficResponse
-	27, // 65: devproxy.v1.ControlService.ListSessions:output_type -> devproxy.v1.ListSessionsResponse
-	29, // 66: devproxy.v1.ControlService.Shutdown:output_type -> devproxy.v1.ShutdownResponse
-	57, // [57:67] is the sub-list for method output_type
-	47, // [47:57] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	42, // 32: devproxy.v1.Backend.ready_time:type_name -> google.protobuf.Timestamp
+	41, // 33: devproxy.v1.Backend.environment_overrides:type_name -> devproxy.v1.Backend.EnvironmentOverridesEntry
+	35, // 34: devproxy.v1.Backend.last_exit:type_name -> devproxy.v1.Exit
+	42, // 35: devproxy.v1.Backend.retry_time:type_name -> google.protobuf.Timestamp
+	34, // 36: devproxy.v1.Backend.history:type_name -> devproxy.v1.Generation
+	33, // 37: devproxy.v1.Backend.warnings:type_name -> devproxy.v1.Warning
+	42, // 38: devproxy.v1.Generation.start_time:type_name -> google.protobuf.Timestamp
+	42, // 39: devproxy.v1.Generation.ready_time:type_name -> google.protobuf.Timestamp
+	35, // 40: devproxy.v1.Generation.exit:type_name -> devproxy.v1.Exit
+	42, // 41: devproxy.v1.Exit.time:type_name -> google.protobuf.Timestamp
+	42, // 42: devproxy.v1.Session.attach_time:type_name -> google.protobuf.Timestamp
+	42, // 43: devproxy.v1.Session.last_time:type_name -> google.protobuf.Timestamp
+	42, // 44: devproxy.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	43, // 45: devproxy.v1.Build.duration:type_name -> google.protobuf.Duration
+	42, // 46: devproxy.v1.BuildWatch.start_time:type_name -> google.protobuf.Timestamp
+	42, // 47: devproxy.v1.Watch.last_change_time:type_name -> google.protobuf.Timestamp
+	4,  // 48: devproxy.v1.ControlService.GetStatus:input_type -> devproxy.v1.GetStatusRequest
+	6,  // 49: devproxy.v1.ControlService.WatchStatus:input_type -> devproxy.v1.WatchStatusRequest
+	8,  // 50: devproxy.v1.ControlService.Start:input_type -> devproxy.v1.StartRequest
+	10, // 51: devproxy.v1.ControlService.Stop:input_type -> devproxy.v1.StopRequest
+	12, // 52: devproxy.v1.ControlService.Restart:input_type -> devproxy.v1.RestartRequest
+	15, // 53: devproxy.v1.ControlService.HoldChanges:input_type -> devproxy.v1.HoldChangesRequest
+	20, // 54: devproxy.v1.ControlService.StreamLogs:input_type -> devproxy.v1.StreamLogsRequest
+	23, // 55: devproxy.v1.ControlService.StreamTraffic:input_type -> devproxy.v1.StreamTrafficRequest
+	26, // 56: devproxy.v1.ControlService.ListSessions:input_type -> devproxy.v1.ListSessionsRequest
+	28, // 57: devproxy.v1.ControlService.Shutdown:input_type -> devproxy.v1.ShutdownRequest
+	5,  // 58: devproxy.v1.ControlService.GetStatus:output_type -> devproxy.v1.GetStatusResponse
+	7,  // 59: devproxy.v1.ControlService.WatchStatus:output_type -> devproxy.v1.WatchStatusResponse
+	9,  // 60: devproxy.v1.ControlService.Start:output_type -> devproxy.v1.StartResponse
+	11, // 61: devproxy.v1.ControlService.Stop:output_type -> devproxy.v1.StopResponse
+	14, // 62: devproxy.v1.ControlService.Restart:output_type -> devproxy.v1.RestartResponse
+	17, // 63: devproxy.v1.ControlService.HoldChanges:output_type -> devproxy.v1.HoldChangesResponse
+	21, // 64: devproxy.v1.ControlService.StreamLogs:output_type -> devproxy.v1.StreamLogsResponse
+	24, // 65: devproxy.v1.ControlService.StreamTraffic:output_type -> devproxy.v1.StreamTrafficResponse
+	27, // 66: devproxy.v1.ControlService.ListSessions:output_type -> devproxy.v1.ListSessionsResponse
+	29, // 67: devproxy.v1.ControlService.Shutdown:output_type -> devproxy.v1.ShutdownResponse
+	58, // [58:68] is the sub-list for method output_type
+	48, // [48:58] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_devproxy_v1_control_proto_init() }
@@ -3296,7 +3388,7 @@ func file_devproxy_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_devproxy_v1_control_proto_rawDesc), len(file_devproxy_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
