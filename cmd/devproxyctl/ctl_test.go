@@ -369,6 +369,7 @@ func TestRestartCommand(t *testing.T) {
 	p := newProject(t)
 	d := &fakeDaemon{status: statuses()["running"]}
 	d.status.Daemon.ProjectRoot = p.Root
+	d.status.Backend.Warnings = []*client.Warning{{Text: "it is loud", Advice: "hush it"}}
 	d.steps = []*client.Step{
 		{Event: &devproxyv1.Step_BuildOutput{BuildOutput: "compiling"}},
 		{Event: &devproxyv1.Step_Build{Build: &client.BuildRun{Ok: true, Duration: durationpb.New(2 * time.Second)}}},
@@ -382,7 +383,7 @@ func TestRestartCommand(t *testing.T) {
 	if o.code != cli.ExitOK || o.stdout != "running, generation 3, pid 4711, port 3001\n" {
 		t.Errorf("restart: %+v", o)
 	}
-	for _, want := range []string{"  compiling\n", "the build succeeded, after 2s\n", "] starting\n"} {
+	for _, want := range []string{"  compiling\n", "the build succeeded, after 2s\n", "] starting\n", "warning: it is loud; hush it\n"} {
 		if !strings.Contains(o.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, o.stderr)
 		}
@@ -397,13 +398,17 @@ func TestRestartCommand(t *testing.T) {
 		{Event: &devproxyv1.Step_Build{Build: &client.BuildRun{Message: "the build failed: exited with status 2"}}},
 		ending(false, "the build failed: exited with status 2; see its output"),
 	}
-	if o := ctl("restart"); o.code != cli.ExitFailed || o.stdout != "" || !strings.Contains(o.stderr, "devproxyctl: the build failed: exited with status 2; see its output\n") {
+	if o := ctl("restart"); o.code != cli.ExitFailed || o.stdout != "" || strings.Count(o.stderr, "the build failed: exited with status 2") != 1 || strings.Contains(o.stderr, "see its output") {
+		t.Errorf("a restart whose build fails: %+v", o)
+	}
+	d.steps[1] = ending(false, "it crashed")
+	if o := ctl("restart"); o.code != cli.ExitFailed || !strings.Contains(o.stderr, "devproxyctl: it crashed\n") {
 		t.Errorf("a restart that fails: %+v", o)
 	}
 	ctl("restart", "--clear-env")
 	want := []*devproxyv1.RestartRequest{
 		{Rebuild: true, Environment: &devproxyv1.EnvironmentChange{Overrides: map[string]string{"A": "1", "B": "x=y,z"}}},
-		{},
+		{}, {},
 		{Environment: &devproxyv1.EnvironmentChange{}},
 	}
 	if diff := cmp.Diff(want, d.restarts, protocmp.Transform()); diff != "" {

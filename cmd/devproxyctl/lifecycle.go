@@ -130,6 +130,9 @@ func follow(cmd *cobra.Command, c *client.Client, do operation) error {
 	reassuring.Wait()
 	if err != nil {
 		tell.release("")
+		if tell.toldFault(err) {
+			return cli.Told(cli.ExitFailed)
+		}
 		return err
 	}
 	status, err := c.Status(cmd.Context(), false)
@@ -142,8 +145,13 @@ func follow(cmd *cobra.Command, c *client.Client, do operation) error {
 	if terminalWidth(out) > 0 {
 		end += ", after " + short(time.Since(tell.began))
 	}
-	_, err = fmt.Fprintln(out, end)
-	return err
+	if _, err := fmt.Fprintln(out, end); err != nil {
+		return err
+	}
+	for _, w := range status.GetBackend().GetWarnings() {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s; %s\n", cli.PrintableLine(w.GetText()), cli.PrintableLine(w.GetAdvice()))
+	}
+	return nil
 }
 
 // teller tells what happens, each state once.
@@ -159,6 +167,7 @@ type teller struct {
 	last  string
 	kept  string // a line
 	spoke time.Time
+	fault string // of a build, as it was told
 }
 
 func (t *teller) step(step *client.Step) {
@@ -182,6 +191,7 @@ func (t *teller) step(step *client.Step) {
 		_, _ = fmt.Fprint(t.out, line)
 	case step.GetBuild() != nil:
 		tellBuild(t.out, step.GetBuild())
+		t.fault = step.GetBuild().GetMessage()
 	default:
 		_, _ = fmt.Fprintf(t.out, "  %s\n", cli.PrintableLine(step.GetBuildOutput()))
 	}
@@ -196,6 +206,15 @@ func (t *teller) release(end string) {
 		_, _ = fmt.Fprint(t.out, t.kept)
 	}
 	t.kept = ""
+}
+
+// toldFault reports whether an error is that of a build which was told already, with
+// all that it has printed.
+func (t *teller) toldFault(err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, outcome := errors.AsType[*client.OutcomeError](err)
+	return outcome && t.fault != "" && strings.HasPrefix(err.Error(), t.fault)
 }
 
 // reassureAfter is how long a person who waits hears nothing.

@@ -108,6 +108,7 @@ func (l *loop) handle(work context.Context, it item) {
 	l.state = next
 	l.scene.take(e, before, next)
 	l.logChange(before)
+	l.tellBuilt(e) // before what comes of it
 	// What an observer is told must already show, as it may look at once.
 	l.publish()
 	for _, eff := range effects {
@@ -301,7 +302,7 @@ func (l *loop) post(a *attempt, e event) {
 // settleRequests answers those who wait for what e brought about.
 func (l *loop) settleRequests(e event, before state) {
 	l.requests = slices.DeleteFunc(l.requests, func(r *request) bool {
-		if e.kind == built && r.building && r.build == e.build {
+		if r.waitsFor(e) {
 			if err := l.built(r, e, before); err != nil {
 				r.finish(err)
 				return true
@@ -315,10 +316,18 @@ func (l *loop) settleRequests(e event, before state) {
 	})
 }
 
-// built tells a request how its build ended; with an error it ends there.
+// tellBuilt tells those who wait for a build how it ended.
+func (l *loop) tellBuilt(e event) {
+	for _, r := range l.requests {
+		if r.waitsFor(e) {
+			shown := l.scene.built
+			r.steps.add(Step{Build: &shown})
+		}
+	}
+}
+
+// built has a request go on after its build; with an error it ends there.
 func (l *loop) built(r *request, e event, before state) error {
-	shown := l.scene.built
-	r.steps.add(Step{Build: &shown})
 	switch {
 	case before.buildVoid:
 		return fail(Stopped, "the backend was stopped during the build")

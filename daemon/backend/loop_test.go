@@ -533,8 +533,8 @@ func TestARebuildReportsItsSteps(t *testing.T) {
 		if err := b.Restart(b.t.Context(), RestartOptions{Rebuild: true, Before: before}, step); err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"> compiling", "> done", "stopping", "build ok=true", "starting", "running"}
-		if got := stepNames(*steps); !sameSteps(got, want) {
+		want := []string{"> compiling", "> done", "build ok=true", "stopping", "starting", "running"}
+		if got := stepNames(*steps); !slices.Equal(got, want) {
 			t.Errorf("steps = %q, want %q", got, want)
 		}
 		if during != Running {
@@ -545,15 +545,6 @@ func TestARebuildReportsItsSteps(t *testing.T) {
 			t.Errorf("last build = %+v", lb)
 		}
 	})
-}
-
-// sameSteps compares without the order of what happens at one moment: the end of
-// the build and what it brings about.
-func sameSteps(got, want []string) bool {
-	slices.Sort(got)
-	want = slices.Clone(want)
-	slices.Sort(want)
-	return slices.Equal(got, want)
 }
 
 func TestARebuildFromIdleShowsTheBuild(t *testing.T) {

@@ -32,6 +32,11 @@ type request struct {
 	done  chan error // has room for the one error
 }
 
+// waitsFor reports whether e is the end of the build that the request waits for.
+func (r *request) waitsFor(e event) bool {
+	return e.kind == built && r.building && r.build == e.build
+}
+
 // answer returns whether the request is over in that state, and its error.
 func (r *request) answer(s state) (bool, error) {
 	if r.kind == stopAsked {
