@@ -23,6 +23,8 @@ type (
 	Daemon = devproxyv1.Daemon
 	// Backend is the state of the backend.
 	Backend = devproxyv1.Backend
+	// Warning is something that the backend does and nobody would want.
+	Warning = devproxyv1.Warning
 	// BackendState is where the backend is in its life.
 	BackendState = devproxyv1.BackendState
 	// Session is one attached client.

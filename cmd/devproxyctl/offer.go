@@ -30,6 +30,7 @@ type thing struct {
 	Output      json.RawMessage `json:"outputSchema"`
 	Annotations annotations
 	Arguments   []promptArgument
+	Meta        map[string]json.RawMessage `json:"_meta"`
 }
 
 // annotations are what a tool says of its effects.
@@ -199,10 +200,10 @@ func (s *server) noTool(ctx context.Context, name string, tools []thing) error {
 // down says why a list has none of the server's own tools: it is the answer also
 // while the server does not run. It returns "" where nothing stands in the way.
 func (s *server) down(ctx context.Context, tools []thing) string {
-	if slices.ContainsFunc(tools, func(t thing) bool { return !slices.Contains(s.devTools, t.Name) }) {
+	if s.statusTool == "" || slices.ContainsFunc(tools, func(t thing) bool { return !slices.Contains(s.devTools, t.Name) }) {
 		return ""
 	}
-	_, err := s.session.CallTool(ctx, &mcp.CallToolParams{Name: s.devTools[0]})
+	_, err := s.session.CallTool(ctx, &mcp.CallToolParams{Name: s.statusTool})
 	raw, err := s.conn.answer("tools/call", err)
 	if err != nil {
 		return ""

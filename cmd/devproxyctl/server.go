@@ -37,7 +37,10 @@ type server struct {
 	conn    *connection
 	// devTools are the names that the tools of devproxy have in this project.
 	devTools []string
-	leave    func() error
+	// statusTool is the one that tells how the server does; empty until tools has
+	// found it.
+	statusTool string
+	leave      func() error
 }
 
 // errDone ends the shim of a command that has done its work.
@@ -324,10 +327,34 @@ func (s *server) list(ctx context.Context, method, field string, ask askPage) ([
 }
 
 func (s *server) tools(ctx context.Context) ([]json.RawMessage, error) {
-	return s.list(ctx, "tools/list", "tools", func(ctx context.Context, cursor string) error {
+	raw, err := s.list(ctx, "tools/list", "tools", func(ctx context.Context, cursor string) error {
 		_, err := s.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		return err
 	})
+	if err == nil {
+		s.devTools, s.statusTool = marked(things(raw))
+	}
+	return raw, err
+}
+
+// metaTool is the key in _meta by which devproxy marks its own tools.
+const metaTool = "com.github.debugmcp.devproxy/tool"
+
+// marked are the tools of devproxy among those that a client gets: the server may have
+// some of the same names, which come first.
+func marked(tools []thing) (names []string, status string) {
+	names = []string{}
+	for _, t := range tools {
+		var role string
+		if json.Unmarshal(t.Meta[metaTool], &role) != nil || role == "" {
+			continue
+		}
+		names = append(names, t.Name)
+		if role == "server_status" {
+			status = t.Name
+		}
+	}
+	return names, status
 }
 
 func (s *server) resources(ctx context.Context) ([]json.RawMessage, error) {

@@ -86,7 +86,7 @@ func TestMissingToolsOfAServerThatIsDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := connected(t, nil, func(theirs *mcp.Server) {
 				offerTools(test.more...)(theirs)
-				theirs.AddTool(&mcp.Tool{Name: "dev_logs", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				theirs.AddTool(&mcp.Tool{Meta: mcp.Meta{metaTool: "server_status"}, Name: "dev_logs", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					return &mcp.CallToolResult{StructuredContent: json.RawMessage(test.status)}, nil
 				})
 			}, nil)
@@ -94,6 +94,20 @@ func TestMissingToolsOfAServerThatIsDown(t *testing.T) {
 				t.Errorf("the error is %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+// A tool of the server that has the name of one of devproxy's is the server's.
+func TestMarkedTools(t *testing.T) {
+	s := connected(t, nil, func(theirs *mcp.Server) {
+		offerTools("dev_logs", "echo")(theirs)
+		theirs.AddTool(&mcp.Tool{Meta: mcp.Meta{metaTool: "restart"}, Name: "my_restart", InputSchema: map[string]any{"type": "object"}}, nil)
+	}, nil)
+	if _, err := s.tools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.mark("dev_logs") != "" || s.mark("echo") != "" || s.mark("my_restart") == "" {
+		t.Errorf("devproxy's are said to be %q", s.devTools)
 	}
 }
 

@@ -179,7 +179,10 @@ func (p *page) daemon(d *client.Daemon) {
 func stateLine(b *client.Backend, now time.Time) string {
 	name := client.StateName(b.GetState())
 	line := stateStyle(name).Render(name)
-	if b.GetGeneration() != 0 {
+	switch {
+	case b.GetNeverRan():
+		return line + ", it came to no process and printed nothing"
+	case b.GetGeneration() != 0:
 		line += fmt.Sprintf(", generation %d", b.GetGeneration())
 	}
 	if b.GetPid() != 0 {
@@ -213,6 +216,9 @@ func (p *page) backend(b *client.Backend) {
 	if b.GetRetryTime() != nil {
 		p.row("", "next start in %s", short(b.GetRetryTime().AsTime().Sub(p.now)))
 	}
+	for _, w := range b.GetWarnings() {
+		p.row("", "%s %s; %s", amber.Render("warning:"), w.GetText(), w.GetAdvice())
+	}
 	p.exit(b)
 }
 
@@ -235,7 +241,7 @@ func (p *page) exit(b *client.Backend) {
 		p.row("", "before it: %s", strings.Join(earlier, ", "))
 	}
 	// What an orderly stop printed is of no interest.
-	if name := client.StateName(b.GetState()); name != "failed" && name != "backoff" {
+	if name := client.StateName(b.GetState()); name != "failed" && name != "backoff" || b.GetNeverRan() {
 		return
 	}
 	p.rows(exit.GetStderrTail())

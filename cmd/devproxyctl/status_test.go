@@ -74,6 +74,15 @@ func statuses() map[string]*client.Status {
 				{Id: 7, ShimPid: 5001, AttachTime: ago(time.Second), ListedGeneration: 3},
 			},
 		},
+		"never-ran": {
+			Daemon: testDaemon(), Watch: watch,
+			Backend: &client.Backend{
+				State: devproxyv1.BackendState_BACKEND_STATE_FAILED, Generation: 8, NeverRan: true, Transport: "stdio", Command: []string{"./broken"},
+				Message:  "starting ./broken: exec format error",
+				LastExit: &devproxyv1.Exit{Generation: 8, Time: ago(5 * time.Second), Status: "exited with status 0", Reason: "restart", StderrTail: []string{"all is well"}},
+				Warnings: []*client.Warning{{Text: "the server has tools of its own that hide devproxy's: dev_logs", Advice: "set tool_prefix"}},
+			},
+		},
 		"failed": {
 			Daemon: testDaemon(),
 			Backend: &client.Backend{

@@ -190,7 +190,20 @@ func TestLookDaemonAndBackend(t *testing.T) {
 	at.status.Backend.Message = ""
 	wantFinding(t, lookBackend(t.Context(), at), OK, "running", "exit status 1")
 	at.status.Build = &client.BuildRun{Message: "the build failed: exit status 2", Tail: []string{"TS2322"}}
-	wantFinding(t, lookBackend(t.Context(), at), Warning, "the build failed", "TS2322")
+	wantFinding(t, lookBackend(t.Context(), at), Warning, "the last build failed: exit status 2", "TS2322", "devproxyctl logs --source build")
+	at.status.Build.ByPerson = true
+	wantFinding(t, lookBackend(t.Context(), at), Warning, "the last build failed: exit status 2", "the terminal where it ran")
+	at.status.Build, at.status.Backend.Warnings = nil, []*client.Warning{{Text: "it is loud", Advice: "hush it"}}
+	wantFinding(t, lookBackend(t.Context(), at), OK, "running")
+	wantFinding(t, lookBackend(t.Context(), at), Warning, "it is loud", "hush it")
+	// What an earlier generation printed is none of a start's that came to nothing.
+	b := at.status.GetBackend()
+	b.State, b.NeverRan, b.Message, b.Command = devproxyv1.BackendState_BACKEND_STATE_FAILED, true, "exec format error", []string{"./broken"}
+	found = lookBackend(t.Context(), at)
+	wantFinding(t, found, Problem, "came to no process", "exec format error", "./broken")
+	if text := found[0].Summary + strings.Join(found[0].Details, "\n"); strings.Contains(text, "TypeError") || strings.Contains(text, "failed, generation 3") {
+		t.Errorf("it tells of an earlier generation: %s", text)
+	}
 }
 
 func TestLookHandshake(t *testing.T) {

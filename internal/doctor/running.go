@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,7 +117,10 @@ func lookBackend(_ context.Context, f *facts) []Finding {
 	b := f.status.GetBackend()
 	name := client.StateName(b.GetState())
 	summary := name
-	if b.GetGeneration() != 0 {
+	switch {
+	case b.GetNeverRan():
+		summary += ", it came to no process and printed nothing"
+	case b.GetGeneration() != 0:
 		summary += fmt.Sprintf(", generation %d", b.GetGeneration())
 	}
 	if b.GetPid() != 0 {
@@ -134,16 +138,34 @@ func lookBackend(_ context.Context, f *facts) []Finding {
 	switch name {
 	case "failed", "backoff":
 		tail := b.GetLastExit().GetStderrTail()
+		if b.GetNeverRan() {
+			tail = nil // it is of another one
+			details = append([]string{"the command is " + strings.Join(b.GetCommand(), " ")}, details...)
+		}
 		for _, line := range tail[max(0, len(tail)-shownWords):] {
 			details = append(details, "  "+line)
 		}
 		return with(one(Problem, "%s", summary), `"devproxyctl logs" has more; mend it, then "devproxyctl restart"`, details...)
 	case "running":
 		if build := f.status.GetBuild(); build != nil && !build.GetOk() && !build.GetRunning() {
-			return with(one(Warning, "%s; but the last build failed: %s", summary, build.GetMessage()), `"devproxyctl logs --source build" has its output`, build.GetTail()...)
+			remedy := `"devproxyctl logs --source build" has its output`
+			if build.GetByPerson() {
+				remedy = "its output is in the terminal where it ran"
+			}
+			why := strings.TrimPrefix(build.GetMessage(), "the build failed: ")
+			return append(with(one(Warning, "%s; but the last build failed: %s", summary, why), remedy, build.GetTail()...), warnings(b.GetWarnings())...)
 		}
 	}
-	return with(one(OK, "%s", summary), "", details...)
+	return append(with(one(OK, "%s", summary), "", details...), warnings(b.GetWarnings())...)
+}
+
+// warnings are a finding each.
+func warnings(of []*client.Warning) []Finding {
+	var found []Finding
+	for _, w := range of {
+		found = append(found, with(one(Warning, "%s", w.GetText()), w.GetAdvice())...)
+	}
+	return found
 }
 
 // lookHandshake: does the backend speak to a client?
@@ -159,5 +181,16 @@ func lookHandshake(ctx context.Context, f *facts) []Finding {
 	if err != nil {
 		return with(one(Problem, "%v", err), `"devproxyctl logs" has what the server wrote, "devproxyctl trace" what passes`)
 	}
-	return one(OK, "%s", said)
+	return append(one(OK, "%s", said), warnings(f.news(ctx))...)
+}
+
+// news are the warnings that the conversation itself has brought up.
+func (f *facts) news(ctx context.Context) []*client.Warning {
+	status, err := f.ask(ctx)
+	if err != nil {
+		return nil // it was there a moment ago, and is told of then
+	}
+	return slices.DeleteFunc(status.GetBackend().GetWarnings(), func(w *client.Warning) bool {
+		return slices.ContainsFunc(f.status.GetBackend().GetWarnings(), func(known *client.Warning) bool { return known.GetText() == w.GetText() })
+	})
 }
