@@ -294,6 +294,9 @@ func (l *launcher) checkProgram(c *config.Config, overrides map[string]string) e
 		return err
 	}
 	_, err = l.resolve(c.Backend, env)
+	if missing, ok := errors.AsType[*process.NotFoundError](err); ok && missing.Advice() != "" {
+		return fmt.Errorf("%w; %s", err, missing.Advice())
+	}
 	return err
 }
 

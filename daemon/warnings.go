@@ -42,6 +42,9 @@ func (n *noise) of(generation uint64) (lines int, first string) {
 
 // warnings are what is to say of the backend, though it may serve.
 func (v view) warnings() []warning {
+	if v.backend.State == backend.Idle || v.backend.NeverRan {
+		return nil
+	}
 	var all []warning
 	if v.noise > 0 {
 		is := "a line on its stdout is no protocol"
@@ -52,7 +55,7 @@ func (v view) warnings() []warning {
 	}
 	if exit := v.backend.LastExit; exit != nil && exit.Deaf && v.backend.Transport == backend.Stdio {
 		all = append(all, warning{
-			fmt.Sprintf("generation %d did not end when its input was closed, and got SIGTERM after stop_timeout; so every restart takes that long", exit.Generation),
+			fmt.Sprintf("generation %d did not end when its input was closed, and got SIGTERM after stop_timeout, so that every restart takes that long", exit.Generation),
 			"make the server end when its stdin does, or lower stop_timeout of [backend]",
 		})
 	}

@@ -174,12 +174,13 @@ func CheckBuild(cmd *cobra.Command, status *client.Status) error {
 
 // awayError says that the daemon runs and has no socket. It is an ErrNoDaemon.
 type awayError struct {
+	root   string
 	pid    int
 	socket string
 }
 
 func (e *awayError) Error() string {
-	return fmt.Sprintf("the daemon, pid %d, runs, but its socket %s is gone; it makes a new one within a second, unless it just starts or ends: ask again", e.pid, e.socket)
+	return fmt.Sprintf("the daemon of %s, pid %d, runs, but its socket %s is gone; it makes a new one within a second, unless it just starts or ends: ask again", e.root, e.pid, e.socket)
 }
 
 func (*awayError) Unwrap() error { return client.ErrNoDaemon }
@@ -198,7 +199,7 @@ func (t *Target) Find(ctx context.Context) (*client.Client, project.Project, err
 	c, err := dial(ctx, socket)
 	if errors.Is(err, client.ErrNoDaemon) {
 		if client.Held(p) {
-			return nil, p, fmt.Errorf("for %s: %w", p.Root, &awayError{p.DaemonPID(), socket})
+			return nil, p, &awayError{p.Root, p.DaemonPID(), socket}
 		}
 		advice := "start one with \"devproxyd start\""
 		if p.HasConfig() != nil {

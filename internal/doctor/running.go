@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,8 +56,11 @@ var startLine = regexp.MustCompile(`(?m)^\S+ process \d+ starts .*$`)
 const shownWords = 6
 
 // lastWords are the last lines that the last daemon wrote before it had a log, or as
-// it fell.
+// it fell. Where the log went on afterwards they are no longer the last.
 func lastWords(p project.Project) []string {
+	if laterThan(p.DaemonLog(), p.StartLog()) {
+		return nil
+	}
 	text, err := readFile(p.StartLog(), maxState)
 	if err != nil {
 		return nil
@@ -66,6 +70,16 @@ func lastWords(p project.Project) []string {
 		text = text[starts[len(starts)-1][1]:]
 	}
 	return lastLines(string(text))
+}
+
+// laterThan reports that the file a was written to after b.
+func laterThan(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && one.ModTime().After(other.ModTime())
 }
 
 func lastLines(text string) []string {
@@ -137,15 +151,15 @@ func lookBackend(_ context.Context, f *facts) []Finding {
 	}
 	switch name {
 	case "failed", "backoff":
-		tail := b.GetLastExit().GetStderrTail()
+		tail, remedy := b.GetLastExit().GetStderrTail(), `"devproxyctl logs" has more; mend it, then "devproxyctl restart"`
 		if b.GetNeverRan() {
-			tail = nil // it is of another one
+			tail, remedy = nil, `mend it, then "devproxyctl restart"` // what was printed is of another one
 			details = append([]string{"the command is " + strings.Join(b.GetCommand(), " ")}, details...)
 		}
 		for _, line := range tail[max(0, len(tail)-shownWords):] {
 			details = append(details, "  "+line)
 		}
-		return with(one(Problem, "%s", summary), `"devproxyctl logs" has more; mend it, then "devproxyctl restart"`, details...)
+		return append(with(one(Problem, "%s", summary), remedy, details...), warnings(b.GetWarnings())...)
 	case "running":
 		if build := f.status.GetBuild(); build != nil && !build.GetOk() && !build.GetRunning() {
 			remedy := `"devproxyctl logs --source build" has its output`
@@ -172,7 +186,7 @@ func warnings(of []*client.Warning) []Finding {
 func lookHandshake(ctx context.Context, f *facts) []Finding {
 	runs := client.StateName(f.status.GetBackend().GetState()) == "running"
 	switch {
-	case f.statusErr != nil && !errors.Is(f.statusErr, client.ErrNoDaemon):
+	case f.away, f.statusErr != nil && !errors.Is(f.statusErr, client.ErrNoDaemon):
 		return one(Skipped, "the daemon does not answer")
 	case f.Handshake == nil || !runs && !f.Started:
 		return one(Skipped, "the backend does not run; --start starts it and tries")
