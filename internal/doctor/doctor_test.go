@@ -165,6 +165,12 @@ func TestLookDaemonAndBackend(t *testing.T) {
 	if slices.Contains(found[0].Details, "old words") {
 		t.Error("it repeats what an earlier daemon said")
 	}
+	put := os.WriteFile(p.DaemonLog(), []byte("a daemon that served\n"), 0o600)
+	later := time.Now().Add(time.Second)
+	if err := errors.Join(put, os.Chtimes(p.DaemonLog(), later, later)); err != nil {
+		t.Fatal(err)
+	}
+	wantFinding(t, lookDaemon(t.Context(), at), OK, "none runs")
 	// More than any system numbers its processes with.
 	if err := os.WriteFile(p.PIDFile(), []byte("1073741824\n"), 0o600); err != nil {
 		t.Fatal(err)

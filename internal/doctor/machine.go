@@ -223,10 +223,10 @@ func lookSocket(_ context.Context, f *facts) []Finding {
 			return with(one(Problem, "%s is not safe to use: %s", unsafe.Path, unsafe.Reason), unsafe.Fix)
 		}
 		return with(one(Problem, "%v", err), "see to it that you may reach it")
+	case errors.Is(f.statusErr, client.ErrNoDaemon):
+		return with(one(Warning, "%s was left behind by a daemon that was killed", socket), "nothing: the next daemon replaces it")
 	case openToOthers(info):
 		return with(one(Warning, "%s has mode %#o", socket, info.Mode().Perm()), "chmod 600 "+socket)
-	case errors.Is(f.statusErr, client.ErrNoDaemon):
-		return with(one(Warning, "%s was left behind by a daemon that is gone", socket), "nothing: the next daemon removes it")
 	}
 	return one(OK, "%s", f.Host.Short(socket))
 }

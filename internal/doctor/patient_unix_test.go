@@ -131,7 +131,7 @@ func TestWhatIsWrong(t *testing.T) {
 			}
 			l.SetUnlinkOnClose(false)
 			_ = l.Close()
-			_ = os.Chmod(socket, 0o600)
+			_ = os.Chmod(socket, 0o755)
 		}, Warning, []string{"daemon.sock was left behind"}},
 		"no socket": {sound, func(t *testing.T, p *Patient) {
 			t.Helper()
