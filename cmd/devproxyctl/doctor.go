@@ -176,7 +176,7 @@ func printFindings(out io.Writer, findings []doctor.Finding, width int) error {
 	}
 	for _, f := range findings {
 		style := findingStyles[f.State]
-		put(style.Render(fmt.Sprintf("%-*s", stateColumns, f.State)), fmt.Sprintf("%-*s", checkColumns, f.Check), cli.PrintableLine(f.Summary))
+		put(style.Render(fmt.Sprintf("%-*s", stateColumns, f.State)), fmt.Sprintf("%-*s", checkColumns, f.Check), cli.PrintableLine(cli.ForPerson(f.Summary)))
 		blank, below := strings.Repeat(" ", stateColumns), strings.Repeat(" ", checkColumns)
 		for _, detail := range f.Details {
 			put(blank, below, faint.Render(cli.PrintableLine(detail)))

@@ -224,6 +224,8 @@ func execFailure(err error, l Launch) *Failure {
 		f = fail(ConfigInvalid, err.Error())
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		f = fail(CommandNotFound, err.Error())
+	default:
+		f.Hint = "see to it that it is a program for this machine, or a script whose first line is such as #!/bin/sh; then restart with dev_restart or `devproxyctl restart`"
 	}
 	return f
 }

@@ -885,10 +885,15 @@ func TestCommandsThatCannotRun(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	if err := os.WriteFile(garbage, []byte{0, 1, 2}, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		change func(*Launch)
 		want   Reason
 	}{
+		"no program":     {func(l *Launch) { l.Path, l.Command = garbage, []string{"garbage"} }, StartFailed},
 		"no file":        {func(l *Launch) { l.Path = "/no/such/program" }, CommandNotFound},
 		"no interpreter": {func(l *Launch) { l.Path = script }, CommandNotFound},
 		"a folder":       {func(l *Launch) { l.Path = os.TempDir() }, CommandNotFound},
@@ -900,8 +905,13 @@ func TestCommandsThatCannotRun(t *testing.T) {
 			l := selfAs("stdio")
 			test.change(&l)
 			h := newHouse(t, l)
-			if f := h.failedStart(test.want); f.Message == "" || f.Hint == "" {
+			// Nothing ran that could have printed something.
+			f := h.failedStart(test.want)
+			if f.Message == "" || f.Hint == "" || strings.Contains(f.Hint, "its output") {
 				t.Errorf("failure = %+v", f)
+			}
+			if status := h.Status(); !status.NeverRan || name == "no program" && !slices.Equal(status.Command, []string{"garbage"}) {
+				t.Errorf("status = %+v", status)
 			}
 		})
 	}
