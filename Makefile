@@ -162,6 +162,7 @@ man: ## Write the man pages into MAN
 	go test -count=1 -ldflags '$(PROGRAMS:%=-X github.com/debugmcp/devproxy/cmd/%.version=$(VERSION))' \
 		-run '^TestManual$$' $(PROGRAMS:%=./cmd/%) -args -man '$(abspath $(MAN))' -date "$$(git log -1 --format=%cs)"
 	@cd '$(MAN)' && for page in *.1; do gzip -9nc "$$page" > "gz/$$page.gz"; done
+	@echo 'the pages are in $(MAN); "man -l $(MAN)/devproxyctl.1" shows one'
 
 completions: build ## Write the completion scripts into bin/completions
 	@mkdir -p bin/completions

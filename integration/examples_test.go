@@ -57,6 +57,9 @@ func newExample(t *testing.T, e example) *project {
 	if err := os.CopyFS(p.root, os.DirFS(filepath.Join(moduleRoot, "examples", e.folder))); err != nil {
 		t.Fatal(err)
 	}
+	if ignored, err := os.ReadFile(filepath.Join(p.root, ".gitignore")); err != nil || !strings.Contains(string(ignored), "\n.mcp.json\n") {
+		t.Errorf("whoever copies the example commits what register writes: %v", err)
+	}
 	if _, err := os.Stat(filepath.Join(p.root, "package.json")); err == nil {
 		if err := os.Symlink(filepath.Join(nodeDir(t), "node_modules"), filepath.Join(p.root, "node_modules")); err != nil {
 			t.Fatal(err)
