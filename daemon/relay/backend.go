@@ -24,6 +24,10 @@ type backend struct {
 	generation Generation // while up or draining
 	failure    Failure    // why it is down or unavailable
 	drained    bool       // Drained was called for the generation
+	// lastID is that of the requests on the links that all share. One that replaces
+	// another may have the same conversation, in which the other's answers still
+	// come.
+	lastID int64
 }
 
 func (b *backend) serves() bool { return b.stage == stageUp }

@@ -38,7 +38,7 @@ type link struct {
 	facts      era.Facts
 	back       era.Back
 
-	lastID  int64
+	lastID  *int64 // of its requests
 	legs    map[int64]*leg
 	waiting []*call              // until it takes requests
 	early   []event              // that came before it was open
@@ -74,14 +74,18 @@ func (r *Router) newLink(owner *client, pause time.Duration) *link {
 		asking:     make(map[*call]struct{}),
 		waiters:    make(map[topic][]waiter),
 		abandoned:  make(chan struct{}),
+		lastID:     new(int64),
+	}
+	if owner == nil {
+		l.lastID = &r.backend.lastID
 	}
 	r.links[l] = struct{}{}
 	return l
 }
 
 func (l *link) newID() int64 {
-	l.lastID++
-	return l.lastID
+	*l.lastID++
+	return *l.lastID
 }
 
 func (l *link) shared() bool { return l.owner == nil }
@@ -260,7 +264,7 @@ func (r *Router) linkRefused(call *call, refusal *wire.Error) {
 func (r *Router) becomeShared(l *link, conn Link) {
 	l.owner.link = nil
 	if r.shared == nil {
-		l.owner = nil
+		l.owner, l.lastID = nil, &r.backend.lastID
 		r.shared = l
 		r.opened(l, conn)
 		return
