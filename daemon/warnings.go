@@ -59,7 +59,7 @@ func (v view) warnings() []warning {
 			"make the server end when its stdin does, or lower stop_timeout of [backend]",
 		})
 	}
-	if len(v.hidden) > 0 {
+	if len(v.hidden) > 0 && v.backend.State == backend.Running {
 		all = append(all, warning{
 			"the server has tools of its own that hide devproxy's: " + strings.Join(v.hidden, ", "),
 			"to have both set tool_prefix of [proxy] in devproxy.toml; then \"devproxyd restart\"",

@@ -26,6 +26,10 @@ func TestWarnings(t *testing.T) {
 		"noise": {loud, "2 lines on its stdout are no protocol, the first: hello\uFFFD; write them to stderr"},
 		"deaf":  {deaf, "generation 1 did not end when its input was closed"},
 		"hides": {hides, "hide devproxy's: dev_restart, dev_logs; to have both set tool_prefix"},
+		"hid": {func(v *view) {
+			hides(v)
+			v.backend.State = backend.Failed
+		}, ""},
 		"noise of another": {func(v *view) {
 			v.noise, v.firstNoise = heard.of(1)
 		}, ""},
