@@ -114,15 +114,23 @@ func TestTable(t *testing.T) {
 	if got, want := print(0), "NAME   TEXT\na      one two\\x1b[2J\nwörld  "+strings.Repeat("日本", 20)+"\n"; got != want {
 		t.Errorf("the table is\n%s, want\n%s", got, want)
 	}
-	for line := range strings.Lines(print(40)) {
-		if columns := lipgloss.Width(strings.TrimSuffix(line, "\n")); columns > 40 {
-			t.Errorf("%d columns in %q", columns, line)
+	// On a terminal nothing is cut and nothing is longer than a line of it.
+	for _, width := range []int{40, 30} {
+		text := print(width)
+		for line := range strings.Lines(text) {
+			if columns := lipgloss.Width(strings.TrimSuffix(line, "\n")); columns > width {
+				t.Errorf("%d columns in %q", columns, line)
+			}
+		}
+		if n := strings.Count(text, "日本"); n != 20 {
+			t.Errorf("of 20 words %d are left:\n%s", n, text)
 		}
 	}
-	if !strings.HasSuffix(print(40), "…\n") {
-		t.Errorf("nothing shows that it was cut:\n%s", print(40))
+	beside, below := "wörld  "+strings.Repeat("日本", 8)+"\n       日本", "\nwörld\n  "+strings.Repeat("日本", 7)+"\n  日本"
+	if text := print(40); !strings.Contains(text, beside) {
+		t.Errorf("the text is not beside its name:\n%s", text)
 	}
-	if print(10) != print(0) {
-		t.Error("a terminal too narrow to cut for gets something else")
+	if text := print(30); !strings.Contains(text, below) {
+		t.Errorf("the text is not below its name:\n%s", text)
 	}
 }

@@ -79,9 +79,12 @@ func (t thing) about() string {
 	return title + ": " + text
 }
 
-// argumentColumns is how much of a terminal's width the arguments may have in a
-// table, whose last column is the description.
-const argumentColumns = 48
+// argumentColumns and argumentShare, a third, are how much of a terminal's width the
+// arguments may have in a table, whose last column is the description.
+const (
+	argumentColumns = 48
+	argumentShare   = 3
+)
 
 // arguments are shortened for a terminal, and whole elsewhere.
 func (t thing) arguments(width int) string {
@@ -99,7 +102,7 @@ func (t thing) arguments(width int) string {
 		text = strings.Join(parts, ", ")
 	}
 	if width > 0 {
-		text = shorten(text, argumentColumns)
+		text = shorten(text, min(argumentColumns, width/argumentShare))
 	}
 	return text
 }

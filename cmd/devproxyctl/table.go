@@ -28,8 +28,12 @@ func (t *table) add(cells ...string) {
 // gap stands between two columns.
 const gap = "  "
 
-// print writes the table. If width is not 0 the last column is shortened to end
-// there, unless that left too little of it to be of use.
+// minLast is how many columns of a terminal the last column needs to be read
+// beside the others.
+const minLast = 28
+
+// print writes the table. If width is not 0 the last column is wrapped to end
+// there, and goes below the others where they leave too little of it.
 func (t *table) print(out io.Writer, width int) error {
 	widths := make([]int, len(t.heading))
 	for _, row := range append([][]string{t.heading}, t.rows...) {
@@ -38,20 +42,37 @@ func (t *table) print(out io.Writer, width int) error {
 		}
 	}
 	last := len(widths) - 1
-	rest := width
+	indent := 0
 	for _, used := range widths[:last] {
-		rest -= used + len(gap)
+		indent += used + len(gap)
+	}
+	below := width > 0 && indent+min(minLast, widths[last]) > width
+	if below {
+		indent = len(gap)
 	}
 	var text strings.Builder
 	line := func(cells []string, style func(column int) lipgloss.Style) {
 		var b strings.Builder
-		for i, cell := range cells {
-			if i < last {
-				cell += strings.Repeat(" ", widths[i]-lipgloss.Width(cell)) + gap
-			} else if rest >= minText {
-				cell = shorten(cell, rest)
-			}
+		for i, cell := range cells[:last] {
+			cell += strings.Repeat(" ", widths[i]-lipgloss.Width(cell)) + gap
 			b.WriteString(style(i).Render(cell))
+		}
+		rest := cells[last]
+		if width-indent >= minText {
+			rest = lipgloss.Wrap(rest, width-indent, " ")
+		}
+		if below && rest != "" {
+			text.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+			b.Reset()
+			b.WriteString(gap)
+		}
+		for i, part := range strings.Split(rest, "\n") {
+			if i > 0 {
+				text.WriteString(strings.TrimRight(b.String(), " ") + "\n")
+				b.Reset()
+				b.WriteString(strings.Repeat(" ", indent))
+			}
+			b.WriteString(style(last).Render(strings.TrimRight(part, " ")))
 		}
 		text.WriteString(strings.TrimRight(b.String(), " ") + "\n")
 	}
