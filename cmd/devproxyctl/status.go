@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/debugmcp/devproxy/api/client"
 	"github.com/debugmcp/devproxy/internal/cli"
+	"github.com/debugmcp/devproxy/internal/config"
 )
 
 // jsonVersion is the version of the JSON that this program prints. It grows
@@ -95,9 +98,11 @@ func printStatus(out io.Writer, status *client.Status, now time.Time, width int)
 
 // statusPage is what printStatus writes, with its styles.
 func statusPage(status *client.Status, now time.Time, width int) string {
+	root := status.GetDaemon().GetProjectRoot()
 	status = printable(status)
 	p := page{now: now, width: width}
 	p.daemon(status.GetDaemon())
+	p.config(root)
 	p.backend(status.GetBackend())
 	p.build(status.GetBuild())
 	p.buildWatch(status.GetBuildWatch())
@@ -173,6 +178,23 @@ func (p *page) daemon(d *client.Daemon) {
 	if deadline := d.GetIdleDeadline(); deadline != nil {
 		p.row("", "ends in %s unless a client attaches", short(deadline.AsTime().Sub(p.now)))
 	}
+}
+
+// config tells of a fault in devproxy.toml: what runs goes by an earlier one, and a
+// person who has changed the file wonders why nothing comes of it.
+func (p *page) config(root string) {
+	_, err := config.Load(root)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	for i, line := range strings.Split(cli.Printable(err.Error()), "\n") {
+		subject := ""
+		if i == 0 {
+			subject = "config"
+		}
+		p.row(subject, "%s", amber.Render(strings.TrimSpace(line)))
+	}
+	p.row("", "nothing of the file applies before that is mended")
 }
 
 // stateLine is what a backend does and since when, with its style.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/debugmcp/devproxy/api/client"
 	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
+	"github.com/debugmcp/devproxy/internal/project"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
@@ -207,5 +208,24 @@ func TestStatusNamesCommands(t *testing.T) {
 	status.Backend.Message = "it broke; mend it with dev_restart or `devproxyctl restart`"
 	if page := statusPage(status, now, 0); !strings.Contains(page, "it broke; mend it with `devproxyctl restart`") {
 		t.Errorf("the page is\n%s", page)
+	}
+}
+
+// A fault in devproxy.toml shows while a server runs that goes by an earlier one.
+func TestStatusOfAFaultyFile(t *testing.T) {
+	status := statuses()["running"]
+	status.Daemon.ProjectRoot = t.TempDir()
+	file := filepath.Join(status.GetDaemon().GetProjectRoot(), project.ConfigName)
+	for text, says := range map[string]bool{
+		"[backend]\ncommand = [\"x\"]\ntransport = \"stdio\"\n": false,
+		"[backend]\ncomand = [\"x\"]\n":                         true,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		page := statusPage(status, now, 0)
+		if strings.Contains(page, "devproxy.toml:2: backend.comand: unknown key") != says || strings.Contains(page, "applies before that is mended") != says {
+			t.Errorf("with\n%s the page is\n%s", text, page)
+		}
 	}
 }
