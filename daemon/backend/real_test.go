@@ -426,7 +426,8 @@ func TestABackendThatHangsAtStart(t *testing.T) {
 			l := selfAs(role, "hang")
 			// Half of it is for the other handshake, on a process of its own.
 			l.StartTimeout = 2 * time.Second
-			l.StopTimeout = 100 * time.Millisecond
+			// What has never served gets no time to end in order.
+			l.StopTimeout = time.Hour
 			h := newHouse(t, l)
 			f := h.failedStart(StartTimeout)
 			if !strings.Contains(f.Message, "not ready within 2s") || !strings.Contains(f.Message, waiting) {
