@@ -87,7 +87,7 @@ func TestNearestCommand(t *testing.T) {
 	for _, name := range []string{"start", "status"} {
 		root.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	for slip, want := range map[string]string{"stats": "status", "strat": "start", "sta": "start", "statsu": "status"} {
+	for slip, want := range map[string]string{"stats": "status", "satrt": "start", "sta": "start", "statsu": "status"} {
 		if err := Group(root, []string{slip}); err == nil || !strings.Contains(err.Error(), `did you mean "program `+want+`"?`) {
 			t.Errorf("%s: %v", slip, err)
 		}
