@@ -133,6 +133,16 @@ func TestBackendKeepsItsNames(t *testing.T) {
 	}
 	c.wantText(t, "dev_logs", "dev_logs", nil)
 	c.wantText(t, "dev_own", "dev_own", nil)
+	// A person is told whose it is, and that it hides one.
+	if o := p.run(t, "devproxyctl", "tools", "--json"); strings.Contains(o.stdout[strings.LastIndex(o.stdout, `"devTools"`):], "dev_logs") {
+		t.Errorf("dev_logs is said to be devproxy's: %s", o.stdout)
+	}
+	const hides = "hide devproxy's: dev_logs"
+	for _, command := range []string{"status", "doctor"} {
+		if o := p.run(t, "devproxyctl", command); !strings.Contains(o.stdout, hides) {
+			t.Errorf("%s does not say that a tool is hidden:\n%s", command, o.stdout)
+		}
+	}
 }
 
 // The prefix of the dev tools is the project's to choose.
