@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -38,6 +40,21 @@ func openTerminal(t *testing.T, columns uint16) (person, program *os.File) {
 	return person, program
 }
 
+// seen returns all that is printed on a terminal, which it closes.
+func seen(t *testing.T, person, program *os.File, print func(*os.File) error) string {
+	t.Helper()
+	printed := make(chan error, 1)
+	go func() { printed <- errors.Join(print(program), program.Close()) }()
+	page, err := io.ReadAll(person)
+	if !errors.Is(err, unix.EIO) { // which is the end of a terminal
+		t.Fatal(err)
+	}
+	if err := <-printed; err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
 // On a terminal the page has its width, and colours unless NO_COLOR is set.
 func TestStatusOnTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm-256color")
@@ -48,16 +65,9 @@ func TestStatusOnTerminal(t *testing.T) {
 		if width := terminalWidth(program); width != 72 {
 			t.Fatalf("the terminal has %d columns, want 72", width)
 		}
-		if err := printStatus(program, statuses()["backoff"], now, terminalWidth(program)); err != nil {
-			t.Fatal(err)
-		}
-		// All of it fits into the terminal's buffer.
-		page := make([]byte, 16<<10)
-		n, err := person.Read(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(page[:n])
+		text := seen(t, person, program, func(out *os.File) error {
+			return printStatus(out, statuses()["backoff"], now, terminalWidth(out))
+		})
 		if !strings.Contains(text, "/home/me/work/my-server") || strings.Contains(text, "\x1b[33m") != want || strings.Contains(text, "\x1b") != want {
 			t.Errorf("with NO_COLOR=%q colours are wrong: %q", noColour, text)
 		}
@@ -88,15 +98,7 @@ func TestNothingActsOnTheTerminal(t *testing.T) {
 		},
 	} {
 		person, program := openTerminal(t, 72)
-		if err := print(program); err != nil {
-			t.Fatal(err)
-		}
-		page := make([]byte, 64<<10)
-		n, err := person.Read(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(page[:n])
+		text := seen(t, person, program, print)
 		for _, raw := range []string{"\x1b]", "\x07", "\x1b[2J", "\u009b", "\u202e"} {
 			if strings.Contains(text, raw) {
 				t.Errorf("%s writes %q: %q", what, raw, text)
