@@ -19,7 +19,7 @@ import (
 
 func TestTraceCommand(t *testing.T) {
 	p := newProject(t)
-	d := &fakeDaemon{status: &client.Status{Daemon: &client.Daemon{ProjectRoot: p.Root, Version: cli.Version("")}}}
+	d := &fakeDaemon{ends: make(chan struct{}), status: &client.Status{Daemon: &client.Daemon{ProjectRoot: p.Root, Version: cli.Version("")}}}
 	d.serve(t, p)
 	if o := ctl("trace"); o.code != cli.ExitFailed || !strings.Contains(o.stderr, "cannot trace") || !strings.Contains(o.stderr, "devproxyd restart") {
 		t.Errorf("a daemon that is older: %+v", o)
@@ -84,7 +84,6 @@ func TestTraceCommand(t *testing.T) {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	// The next daemon has other sessions.
-	d.ends = make(chan struct{})
 	close(d.ends)
 	if o := ctl("trace", "--session", "3"); o.code != cli.ExitFailed || !strings.HasSuffix(o.stderr, "devproxyctl: the daemon has ended, and with it the numbers of its sessions\n") {
 		t.Errorf("a session's daemon ends: %+v", o)
