@@ -117,6 +117,8 @@ func holders(inode uint64) []int {
 	return pids
 }
 
+func descends(pid, ancestor int) bool { return process.Descends(pid, ancestor) }
+
 // OwnedBy reports whether one of the processes has it open, or may have:
 // the descriptors of a process that made itself undumpable are hidden from us.
 func (l Listener) OwnedBy(pids []int) bool {

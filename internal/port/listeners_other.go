@@ -13,6 +13,9 @@ func Listeners(int) ([]Listener, error) { return nil, errNotTold }
 
 func holders(uint64) []int { return nil }
 
+// descends has no use: there is one holder at most.
+func descends(int, int) bool { return false }
+
 // OwnedBy cannot tell, and objects to nobody.
 func (Listener) OwnedBy([]int) bool { return true }
 

@@ -100,6 +100,9 @@ func (t tcpTable) listeners(content []byte, port int) []Listener {
 
 func holders(pid uint64) []int { return []int{int(pid)} }
 
+// descends has no use: there is one holder at most.
+func descends(int, int) bool { return false }
+
 // OwnedBy reports whether one of the processes has bound the socket, or may have
 // it from one that has ended.
 func (l Listener) OwnedBy(pids []int) bool {

@@ -93,8 +93,22 @@ func (l Listener) Holder() string {
 	if len(pids) == 0 {
 		return fmt.Sprintf("a process of the user with uid %d", l.uid)
 	}
-	if command := process.CommandLine(pids[0]); command != "" {
-		return fmt.Sprintf("pid %d (%s)", pids[0], command)
+	pid := origin(pids, descends)
+	if command := process.CommandLine(pid); command != "" {
+		return fmt.Sprintf("pid %d (%s)", pid, command)
 	}
-	return fmt.Sprintf("pid %d", pids[0])
+	return fmt.Sprintf("pid %d", pid)
+}
+
+// origin is the holder that the one it begins with has it from: the master of a
+// server's workers, and whoever is just starting a program, which is a copy of him
+// until then. The numbers do not tell, since they begin again.
+func origin(pids []int, descends func(pid, ancestor int) bool) int {
+	first := pids[0]
+	for _, pid := range pids[1:] {
+		if descends(first, pid) {
+			first = pid
+		}
+	}
+	return first
 }

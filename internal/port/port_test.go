@@ -29,3 +29,26 @@ func TestReachedAt(t *testing.T) {
 		}
 	}
 }
+
+func TestTheHolderIsWhoTheOthersHaveItFrom(t *testing.T) {
+	parents := map[int]int{12: 30000, 13: 12, 40: 30000}
+	descends := func(pid, ancestor int) bool {
+		for pid != 0 && pid != ancestor {
+			pid = parents[pid]
+		}
+		return pid == ancestor
+	}
+	for _, test := range []struct {
+		pids []int
+		want int
+	}{
+		{[]int{12, 13, 40, 30000}, 30000},
+		{[]int{12, 13}, 12},
+		{[]int{13, 40}, 13}, // neither from the other
+		{[]int{7}, 7},
+	} {
+		if got := origin(test.pids, descends); got != test.want {
+			t.Errorf("of %v the others have it from %d, want %d", test.pids, got, test.want)
+		}
+	}
+}
