@@ -394,12 +394,12 @@ func (l *loop) serve(f finding) {
 			switch {
 			case !request.forgive:
 				l.forgiven = nil
+				l.w.taken.Store(l.changes)
 			case l.forgiven == nil:
 				l.forgiven = l.reference
 			}
 			l.reference, l.owed = f.print, missing != ""
 			l.w.takeBack()
-			l.w.taken.Store(l.changes)
 			if missing == "" {
 				l.feedback.started(time.Now())
 			}

@@ -316,6 +316,11 @@ func TestTaken(t *testing.T) {
 				t.Errorf("after the baseline %d are taken, want %d", w.Taken(), number)
 			}
 		}
+		g.write("a", "3")
+		expect(t, w, time.Second)
+		if err := w.Forgive(t.Context()); err != nil || w.Taken() != 2 {
+			t.Errorf("what no backend starts from is taken: %d, %v", w.Taken(), err)
+		}
 	})
 }
 
