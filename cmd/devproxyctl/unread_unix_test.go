@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	devproxyv1 "github.com/debugmcp/devproxy/api/devproxy/v1"
 	"github.com/debugmcp/devproxy/internal/cli"
 )
 
@@ -18,7 +19,7 @@ func TestEndsWhenNobodyReads(t *testing.T) {
 	for _, args := range []string{"status --watch", "status -w --json", "logs -f", "logs -f --generation 1", "trace", "top --json"} {
 		t.Run(args, func(t *testing.T) {
 			p := newProject(t)
-			d := &fakeDaemon{states: watched(p)[:1]}
+			d := &fakeDaemon{states: watched(p)[:1], traffic: []*devproxyv1.StreamTrafficResponse{}}
 			d.status = d.states[0]
 			d.serve(t, p)
 			reader, out, err := os.Pipe()
