@@ -70,6 +70,7 @@ func begin(tricks []string) {
 	case slices.Contains(tricks, "hang"):
 		wait := make(chan os.Signal, 1)
 		signal.Notify(wait, syscall.SIGUSR1)
+		fmt.Fprintln(os.Stderr, "hangs as", os.Getpid())
 		<-wait
 	}
 }

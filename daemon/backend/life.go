@@ -76,6 +76,8 @@ type processLife struct {
 	served bool
 	// deaf: end had to do more than to close its input.
 	deaf bool
+	// portLost: somebody else has its port, who need not be waited for.
+	portLost bool
 
 	mu             sync.Mutex
 	stderr, stdout tail
@@ -256,7 +258,7 @@ func (l *processLife) readyStdio(ctx context.Context) (*Generation, error) {
 		}
 		return nil, l.startFailure(shake, err)
 	}
-	if l.hasExited() {
+	if l.hasExited() || !process.Alive(l.pid()) { // it may have been reaped a moment ago
 		return nil, l.startFailure(shake, errExited)
 	}
 	l.served = true
@@ -294,7 +296,7 @@ func (l *processLife) readyHTTP(ctx context.Context) (*Generation, error) {
 	defer done()
 	facts, err := l.connect(start)
 	if err != nil {
-		return nil, l.startFailure(start, err)
+		return nil, l.unlessPortTaken(ctx, l.startFailure(start, err))
 	}
 	l.watch(nil)
 	return &Generation{
@@ -353,6 +355,30 @@ func (l *processLife) allFacts(facts era.Facts) []era.Facts {
 		}
 	}
 	return append(all, facts)
+}
+
+// unlessPortTaken returns why the start failed, as an errPortTaken if that is what
+// became of a port which nobody has asked for. An engine's port is left out: who
+// stands for the container there is the engine's to say.
+func (l *processLife) unlessPortTaken(ctx context.Context, f *Failure) error {
+	if l.plan.launch.Port != 0 || l.plan.engine != nil {
+		return f
+	}
+	if f.Reason == ExitedAtStart {
+		for _, host := range loopbacks() {
+			taken, ok := errors.AsType[*Failure](l.ownership(ctx, netip.AddrPortFrom(host, uint16(l.plan.port))))
+			if ok {
+				taken.Exit, taken.Tail = f.Exit, f.Tail
+				f = taken
+				break
+			}
+		}
+	}
+	if f.Reason != PortInUse {
+		return f
+	}
+	l.portLost = true
+	return fmt.Errorf("%w: %w", errPortTaken, f)
 }
 
 // ownership checks that it is the backend who accepts there. A verdict against it
@@ -552,7 +578,7 @@ func (l *processLife) end(ctx context.Context) error {
 	if l.stdio != nil {
 		l.stdio.Wait()
 	}
-	if l.plan.port != 0 {
+	if l.plan.port != 0 && !l.portLost {
 		if err := awaitFree(ctx, l.plan.port); err != nil {
 			l.runner.log.Warn("the backend is gone, but its port is not free", slog.Any("error", err))
 		}

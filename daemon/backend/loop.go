@@ -237,10 +237,36 @@ func (l *loop) drive(ctx context.Context, a *attempt) {
 	}
 	start, cancel := context.WithTimeoutCause(ctx, p.launch.StartTimeout, errStartTimeout)
 	defer cancel()
-	life, err := l.runner.spawn(start, p)
+	up, err := l.bringUp(start, a, p)
+	for try := 1; try < portTries && errors.Is(err, errPortTaken); try++ {
+		// Nobody asked for that port, and so another one will do.
+		l.log.Warn("starting the backend again on another port", slog.Any("cause", err))
+		if err = a.life.end(ctx); err != nil {
+			break
+		}
+		if p.port, err = choosePort(start, 0); err != nil {
+			break
+		}
+		up, err = l.bringUp(start, a, p)
+	}
 	if err != nil {
-		l.post(a, event{kind: startFailed, failure: failureOf(err, StartFailed)})
+		l.post(a, notReady(a, err))
 		return
+	}
+	l.post(a, event{kind: ready, up: up})
+	select {
+	case <-a.life.exited():
+		status, tail := a.life.exit()
+		l.post(a, event{kind: exited, exit: status, tail: tail})
+	case <-ctx.Done():
+	}
+}
+
+// bringUp starts the process of an attempt and waits until it serves.
+func (l *loop) bringUp(ctx context.Context, a *attempt, p plan) (*Generation, error) {
+	life, err := l.runner.spawn(ctx, p)
+	if err != nil {
+		return nil, failureOf(err, StartFailed)
 	}
 	a.life = life
 	at := time.Now()
@@ -251,24 +277,15 @@ func (l *loop) drive(ctx context.Context, a *attempt) {
 	l.post(a, event{kind: spawned, generation: a.generation, orders: orders{
 		restartOnCrash: p.launch.RestartOnCrash, drain: p.launch.DrainTimeout,
 	}})
-	up, err := life.ready(start)
-	if err != nil {
-		l.post(a, notReady(a, err))
-		return
-	}
-	l.post(a, event{kind: ready, up: up})
-	select {
-	case <-life.exited():
-		status, tail := life.exit()
-		l.post(a, event{kind: exited, exit: status, tail: tail})
-	case <-ctx.Done():
-	}
+	return life.ready(ctx)
 }
 
-// notReady is the event that follows a failed start of a process.
+// notReady is the event that follows a failed start.
 func notReady(a *attempt, err error) event {
 	f := failureOf(err, HandshakeFailed)
-	f.Generation = a.generation
+	if a.life != nil {
+		f.Generation = a.generation
+	}
 	if respawn, ok := errors.AsType[*link.RespawnError](err); ok {
 		return event{kind: respawnNeeded, next: respawn.Next, failure: f}
 	}

@@ -20,6 +20,9 @@ const (
 	firstPort, lastPort = 20_000, 32_767
 	// freePortTries bounds the search for a port that is free on every address.
 	freePortTries = 100
+	// portTries is on how many ports a start tries, one after the other, where
+	// nobody has asked for a certain one and each was taken meanwhile.
+	portTries = 3
 	// portFreeWait is how long a port may stay in use after its process group
 	// is gone. The system frees it with the process; only what escaped the
 	// group still holds it, and then the next start names that.
@@ -31,6 +34,10 @@ const (
 	// or its backlog is full.
 	dialTimeout = time.Second
 )
+
+// errPortTaken says that a start failed because somebody else took the port that
+// was chosen for it, before the backend did.
+var errPortTaken = errors.New("the port was taken meanwhile")
 
 // loopbacks are where a backend may listen; the first that accepts is used. Some
 // servers bind what localhost resolves to, which may be ::1 alone.

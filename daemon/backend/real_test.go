@@ -690,6 +690,10 @@ func TestAStrangerWhoTakesThePortDuringTheStart(t *testing.T) {
 	}
 	l := selfAs("http", "hang")
 	l.Health, l.StopTimeout = "/health", 200*time.Millisecond
+	var err error
+	if l.Port, err = choosePort(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
 	h := newHouse(t, l)
 	started := make(chan error, 1)
 	go func() { started <- h.Start(context.Background(), nil) }()
@@ -703,6 +707,78 @@ func TestAStrangerWhoTakesThePortDuringTheStart(t *testing.T) {
 	f, ok := errors.AsType[*Failure](<-started)
 	if !ok || f.Reason != PortInUse || !strings.Contains(f.Message, fmt.Sprintf("was taken by pid %d", os.Getpid())) {
 		t.Errorf("start: %+v", f)
+	}
+}
+
+// A port that nobody asked for is no reason to fail: the start goes on with another.
+func TestAChosenPortThatIsTaken(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("who listens is not told here")
+	}
+	for name, told := range map[string]bool{"and the server says so": true, "and the server hangs": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := selfAs("http", "hang")
+			l.StopTimeout = 200 * time.Millisecond
+			h := newHouse(t, l)
+			started := make(chan error, 1)
+			go func() { started <- h.Start(context.Background(), nil) }()
+			var taken []int
+			for range portTries - 1 {
+				status := h.await("spawned", func(s Status) bool { return s.PID != 0 && !slices.Contains(taken, s.Port) })
+				mustListen(t, "tcp", fmt.Sprintf("127.0.0.1:%d", status.Port))
+				taken = append(taken, status.Port)
+				if told {
+					h.goOn(status.PID)
+				}
+			}
+			status := h.await("spawned", func(s Status) bool { return s.PID != 0 && !slices.Contains(taken, s.Port) })
+			h.goOn(status.PID)
+			if err := <-started; err != nil {
+				t.Fatal(err)
+			}
+			status = h.Status()
+			if slices.Contains(taken, status.Port) || status.Generation != 1 || len(status.History) != 1 {
+				t.Errorf("after %v were taken it is %+v", taken, status)
+			}
+			h.ask()
+		})
+	}
+}
+
+// It ends where every one is taken, with the last holder's name.
+func TestEveryChosenPortIsTaken(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("who listens is not told here")
+	}
+	l := selfAs("http", "hang")
+	l.StopTimeout = 200 * time.Millisecond
+	h := newHouse(t, l)
+	started := make(chan error, 1)
+	go func() { started <- h.Start(context.Background(), nil) }()
+	var taken []int
+	for range portTries {
+		status := h.await("spawned", func(s Status) bool { return s.PID != 0 && !slices.Contains(taken, s.Port) })
+		mustListen(t, "tcp", fmt.Sprintf("127.0.0.1:%d", status.Port))
+		taken = append(taken, status.Port)
+		h.goOn(status.PID)
+	}
+	f, ok := errors.AsType[*Failure](<-started)
+	if !ok || f.Reason != PortInUse || !strings.Contains(f.Message, fmt.Sprintf("port %d was taken by pid %d", taken[portTries-1], os.Getpid())) {
+		t.Errorf("start: %+v", f)
+	}
+}
+
+// goOn ends the wait of a process that does the trick "hang".
+func (h *house) goOn(pid int) {
+	h.t.Helper()
+	h.awaitOutside("a process that hangs", func() bool {
+		return slices.ContainsFunc(h.lines(), func(line string) bool { return strings.HasSuffix(line, fmt.Sprint("hangs as ", pid)) })
+	})
+	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+		h.t.Fatal(err)
 	}
 }
 

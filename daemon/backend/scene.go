@@ -29,6 +29,9 @@ type scene struct {
 
 func (s *scene) spawned(generation uint64, at time.Time, p plan, pid int) {
 	s.pid, s.port = pid, p.port
+	if last := len(s.history) - 1; last >= 0 && s.history[last].Generation == generation {
+		s.history = s.history[:last] // another process of the same start, on another port
+	}
 	s.history = append(s.history, Lived{Generation: generation, PID: pid, StartedAt: at})
 	if extra := len(s.history) - historyLimit; extra > 0 {
 		s.history = slices.Delete(s.history, 0, extra)
