@@ -75,18 +75,16 @@ func generation(p testbed.Process) (leader int, marked bool) {
 			return leader, true
 		}
 	}
-	// What a backend has forked is its own double until it executes something.
-	if parent := parentOf(p.PID); strings.HasPrefix(p.Command, program("chaosbackend")) && commandOf(parent) == p.Command {
-		return parent, true
+	// What a backend has forked is its double until it executes something, and may
+	// outlive it as that.
+	if _, flags := statOf(p.PID); flags&forkedOnly != 0 {
+		return 0, false
 	}
 	return p.PID, true
 }
 
-// parentOf returns the parent of a process; 0 if it is gone.
-func parentOf(pid int) int {
-	_, parent := statOf(pid)
-	return parent
-}
+// forkedOnly is the kernel's flag PF_FORKNOEXEC.
+const forkedOnly = 0x40
 
 // hasExited reports whether a process is over, be it that nobody has waited for it.
 func hasExited(pid int) bool {
@@ -94,26 +92,18 @@ func hasExited(pid int) bool {
 	return state == "" || state == "Z"
 }
 
-// statOf returns the state of a process, and its parent; "" if it is gone.
-func statOf(pid int) (state string, parent int) {
+// statOf returns the state and the flags of a process; "" if it is gone.
+func statOf(pid int) (state string, flags uint64) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", 0
 	}
 	_, fields, _ := strings.Cut(string(stat), ") ") // behind the name
-	if _, err := fmt.Sscan(fields, &state, &parent); err != nil {
+	var parent, group, session, terminal, foreground int
+	if _, err := fmt.Sscan(fields, &state, &parent, &group, &session, &terminal, &foreground, &flags); err != nil {
 		return "", 0
 	}
-	return state, parent
-}
-
-// commandOf returns the command line of a process; "" if it is gone.
-func commandOf(pid int) string {
-	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return ""
-	}
-	return strings.ReplaceAll(strings.TrimRight(string(command), "\x00"), "\x00", " ")
+	return state, flags
 }
 
 // checkGenerations looks for processes of two generations that are alive
