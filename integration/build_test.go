@@ -262,9 +262,12 @@ func TestBuildInABuild(t *testing.T) {
 
 	// A daemon that is started within a build is not part of it, nor is what it runs.
 	p.mustRun(t, "devproxyctl", "build", "--", program(t, "devproxyd"), "restart")
-	daemon := p.daemons(t)
-	if len(daemon) != 1 || slices.ContainsFunc(p.environment(t), func(pair string) bool { return strings.HasPrefix(pair, "DEVPROXY_BUILDING") }) {
-		t.Errorf("of %d daemons the environment is %v", len(daemon), p.environment(t))
+	await(t, "the end of the first daemon", func() (bool, string) {
+		daemons := p.daemons(t)
+		return len(daemons) == 1, fmt.Sprint(daemons)
+	})
+	if slices.ContainsFunc(p.environment(t), func(pair string) bool { return strings.HasPrefix(pair, "DEVPROXY_BUILDING") }) {
+		t.Errorf("the daemon's environment is %v", p.environment(t))
 	}
 
 	p.use(t, backendNamed(t, "go-stdio"), "[build]", fmt.Sprintf("command = %q", ctl+" build"))
