@@ -128,7 +128,7 @@ func (s *streams) finish(ctx context.Context, rest [][]byte, by time.Time) {
 }
 
 // join waits for a pump to end, until patience is over, and then interrupts it
-// in file or leaves it behind.
+// in file, or leaves it behind if that does not help.
 func join(pump <-chan struct{}, file any, patience <-chan struct{}) {
 	select {
 	case <-pump:
@@ -136,6 +136,9 @@ func join(pump <-chan struct{}, file any, patience <-chan struct{}) {
 	case <-patience:
 	}
 	if interrupt(file) {
-		<-pump
+		select {
+		case <-pump:
+		case <-time.After(pumpGrace):
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -1111,5 +1112,40 @@ func TestBatchIsBounded(t *testing.T) {
 		w.write("[" + strings.Repeat(`{"jsonrpc":"2.0","method":"a"},`, maxCalls) + `{"jsonrpc":"2.0","method":"a"}]`)
 		w.next(`"id":null,"error":{"code":-31957`, "no more than 10000 may be")
 		a.quiet()
+	})
+}
+
+// stuckInput says that its Read can be interrupted, which for one in the middle of a
+// system call is not so.
+type stuckInput struct{ end chan struct{} }
+
+func (s stuckInput) Read([]byte) (int, error) {
+	<-s.end
+	return 0, io.EOF
+}
+
+func (stuckInput) SetDeadline(time.Time) error { return nil }
+
+func TestInputThatCannotBeInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stdin := stuckInput{make(chan struct{})}
+		defer close(stdin.end)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- Run(ctx, Config{
+				Stdin: stdin, Stdout: io.Discard, Stderr: io.Discard,
+				Connect: func(context.Context, bool) (Daemon, error) { return nil, errors.New("none here") },
+			})
+		}()
+		synctest.Wait()
+		cancel()
+		began := time.Now()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if took := time.Since(began); took > exitWithin {
+			t.Errorf("it took %s", took)
+		}
 	})
 }

@@ -35,13 +35,14 @@ const (
 )
 
 func main() {
-	lean()
+	stdin, polled := clientInput(os.Stdin)
+	lean(polled)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	// Asked for, so that a write to a client that is gone is an error to Run and
 	// not the end of the process by SIGPIPE. Ignoring the signal would do too, but
 	// the daemon and the backend would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := run(ctx, os.Args[1:], stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
@@ -49,9 +50,13 @@ func main() {
 // lean keeps the process small: hosts spawn a shim per client, probe and agent,
 // by the hundred at times, and each lives for hours with next to no work. Its
 // live heap is a few hundred kilobytes, of which the default of the garbage
-// collector would make 4 MiB before it looks. Two threads' worth of processors
-// are enough for two pumps, and each one less is a cache of the allocator less.
-func lean() {
+// collector would make 4 MiB before it looks.
+//
+// One processor does for a message that goes from one goroutine to the next: to wake
+// a thread on another one costs more than what is done there, and a processor is a
+// cache of the allocator. Where the wait for the client's input is not a polled one
+// it would occupy that processor, so that there are two.
+func lean(polled bool) {
 	const (
 		// heapGrowth makes the first collection come at 1 MiB.
 		heapGrowth = 25
@@ -59,9 +64,11 @@ func lean() {
 		// a message of many megabytes has passed. While one passes it costs a third
 		// more time.
 		softLimit = 24 << 20
-		// processors is how many goroutines run at once.
-		processors = 2
 	)
+	processors := 2
+	if polled {
+		processors = 1
+	}
 	debug.SetGCPercent(heapGrowth)
 	debug.SetMemoryLimit(softLimit)
 	runtime.GOMAXPROCS(min(processors, runtime.NumCPU()))
