@@ -311,7 +311,7 @@ func token(call *call, lg *leg) int64 {
 
 // answer takes a response of the backend.
 func (r *Router) answer(l *link, m wire.Message) {
-	id, ok := m.ID.Int()
+	id, ok := m.ID.Echoed()
 	if !ok {
 		r.log.Warn("backend answered a request that was never sent", "generation", l.generation, "id", string(m.ID))
 		return
@@ -551,7 +551,7 @@ func (r *Router) clientProgress(c *client, params []byte) {
 // backendProgress brings progress to whoever waits for the request it is about,
 // with the token that he gave.
 func (r *Router) backendProgress(l *link, params []byte) {
-	id, ok := wire.ID(era.ProgressToken(params)).Int()
+	id, ok := wire.ID(era.ProgressToken(params)).Echoed()
 	if !ok {
 		return
 	}

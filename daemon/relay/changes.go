@@ -89,9 +89,10 @@ func (r *Router) tellLegacy(c *client, source era.Era, method string, params []b
 
 // listChanged passes a list change of the backend on to all who are to hear it.
 func (r *Router) listChanged(l *link, m wire.Message) {
-	if sub := era.SubscriptionOf(m.Params); sub != "" && sub != wire.IntID(l.interest.listsListen()) {
-		// A copy for a listen that has a successor.
-		return
+	if sub := era.SubscriptionOf(m.Params); sub != "" {
+		if id, ok := sub.Echoed(); !ok || id != l.interest.listsListen() {
+			return // a copy for a listen that has a successor
+		}
 	}
 	for _, c := range r.clientsOf(l) {
 		r.tellLegacy(c, l.facts.Era, m.Method, m.Params)
@@ -121,7 +122,7 @@ func (r *Router) resourceUpdated(l *link, m wire.Message) {
 }
 
 func (l *link) topicOf(sub wire.ID) (topic, bool) {
-	id, ok := sub.Int()
+	id, ok := sub.Echoed()
 	if !ok {
 		return topic{}, false
 	}

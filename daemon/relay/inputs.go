@@ -354,7 +354,7 @@ func (r *Router) backendCancelled(l *link, params []byte) {
 			return
 		}
 	}
-	if own, ok := id.Int(); ok && l.facts.Era == era.Modern {
+	if own, ok := id.Echoed(); ok && l.facts.Era == era.Modern {
 		r.interestAnswered(l, own, wire.NewResponse(id, nil))
 	}
 }

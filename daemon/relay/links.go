@@ -695,7 +695,7 @@ func (r *Router) sessionOf(l *link, m wire.Message, via int64) uint64 {
 	}
 	id := via
 	if m.Kind == wire.Response || m.Kind == wire.Failure {
-		id, _ = m.ID.Int()
+		id, _ = m.ID.Echoed()
 	}
 	if lg := l.legs[id]; lg != nil && lg.call != nil {
 		return lg.call.client.session.id

@@ -206,7 +206,7 @@ func (r *Router) interestAnswered(l *link, id int64, m wire.Message) bool {
 // acknowledgedByBackend takes the acknowledgement of one of our own listens.
 func (r *Router) acknowledgedByBackend(l *link, params []byte) {
 	sub, honoured := era.ParseAck(params)
-	id, ok := sub.Int()
+	id, ok := sub.Echoed()
 	if !ok {
 		return
 	}

@@ -51,6 +51,17 @@ func StringID(s string) ID { return ID(Quote(s)) }
 // integer too.
 func (id ID) Int() (int64, bool) { return integer(string(id)) }
 
+// Echoed returns the integer id of ours that a peer repeats, in an answer, as a progress token or as a subscription.
+// The TypeScript clients take "7" for 7 there, so that servers which make a string of every id work with them.
+func (id ID) Echoed() (int64, bool) {
+	text, isString := String([]byte(id))
+	if !isString {
+		return id.Int()
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == text
+}
+
 // maxExact is the largest magnitude up to which every integer is exact in a float64 (2^53 - 1).
 const maxExact = 1<<53 - 1
 

@@ -325,6 +325,25 @@ func TestIDInt(t *testing.T) {
 	}
 }
 
+func TestIDEchoed(t *testing.T) {
+	tests := []struct {
+		id   wire.ID
+		want int64
+		ok   bool
+	}{
+		{"7", 7, true}, {"7.0", 7, true}, {`"7"`, 7, true}, {`"\u0037"`, 7, true}, {`"-3"`, -3, true},
+		{`"9223372036854775807"`, 9223372036854775807, true},
+		{`""`, 0, false}, {`"seven"`, 0, false}, {"null", 0, false}, {"", 0, false},
+		// Somebody else's.
+		{`"1.5"`, 0, false}, {`"7.0"`, 0, false}, {`"+7"`, 0, false}, {`"007"`, 0, false}, {`"12e3"`, 0, false}, {`"0x1p4"`, 0, false}, {`"-0"`, 0, false},
+	}
+	for _, tt := range tests {
+		if got, ok := tt.id.Echoed(); ok != tt.ok || ok && got != tt.want {
+			t.Errorf("ID(%s).Echoed() = %d, %v; want %d, %v", tt.id, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
 func TestParseError(t *testing.T) {
 	got, err := wire.ParseError([]byte(`{"x":1,"data":{"b":1.0},"message":"m\u00e9","code":-32602}`))
 	if err != nil {

@@ -241,7 +241,7 @@ func nobody() *wire.Error {
 }
 
 func (d *duplex) dispatchAnswer(m wire.Message) {
-	id, ok := m.ID.Int()
+	id, ok := m.ID.Echoed()
 	d.mu.Lock()
 	// During the handshake one request is open, so that an error without an id can only be about that one.
 	handshake := d.waiting != 0 && (ok && id == d.waiting || m.ID == wire.NullID)
@@ -282,7 +282,7 @@ func (d *duplex) oversized(e *wire.TooLongError) {
 		log.Warn("dropped a notification of the backend", "method", env.Method)
 	case env.ID != "":
 		log.Warn("dropped an answer of the backend", "id", string(env.ID))
-		if id, ok := env.ID.Int(); ok {
+		if id, ok := env.ID.Echoed(); ok {
 			d.fail(id, err)
 		}
 	case env.Answer:

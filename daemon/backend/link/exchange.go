@@ -255,7 +255,7 @@ func answers(m wire.Message, id int64) bool {
 	if m.Kind == wire.Failure && m.ID == wire.NullID {
 		return true
 	}
-	got, ok := m.ID.Int()
+	got, ok := m.ID.Echoed()
 	return ok && got == id && (m.Kind == wire.Response || m.Kind == wire.Failure)
 }
 
@@ -318,7 +318,7 @@ func (h *Host) ask(
 // that has taken it, whatever its status.
 func isSessionGone(status int, body []byte, id int64) bool {
 	if messages, err := parseBody(body); err == nil && len(messages) == 1 {
-		if got, ok := messages[0].ID.Int(); ok && got == id {
+		if got, ok := messages[0].ID.Echoed(); ok && got == id {
 			return false
 		}
 	}

@@ -630,6 +630,8 @@ func TestAnswersInEveryShape(t *testing.T) {
 			w.sseResult(`{"x":"` + strings.Repeat("y", 5000) + `"}`)
 		case "id":
 			w.json(http.StatusOK, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s.0,"result":{}}`, r.ID))
+		case "id as text":
+			w.json(http.StatusOK, fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s","result":{}}`, r.ID))
 		default:
 			typescript2(w, r)
 		}
@@ -662,7 +664,7 @@ func TestAnswersInEveryShape(t *testing.T) {
 	if err := sink.failure(t, id); !errors.Is(err, ErrStreamEnded) || errors.Is(err, era.ErrSessionLost) {
 		t.Errorf("got %v", err)
 	}
-	for _, method := range []string{"after junk", "id"} {
+	for _, method := range []string{"after junk", "id", "id as text"} {
 		ask(method)
 		if h := sink.next(t); h.m.Kind != wire.Response {
 			t.Errorf("%s: %v", method, h)

@@ -340,6 +340,39 @@ func TestStdioCarriesMessages(t *testing.T) {
 	}
 }
 
+// TestIDsMadeStrings: a server may answer request 7 with the id "7".
+func TestIDsMadeStrings(t *testing.T) {
+	in, out := start(t, func(p *program) {
+		p.serve(func(m wire.Message) {
+			switch m.Method {
+			case "initialize":
+				p.say(`{"jsonrpc":"2.0","id":"%s","result":%s}`, m.ID, initializeResult)
+			case "tools/call":
+				p.say(`{"jsonrpc":"2.0","id":"%s","result":{}}`, m.ID)
+			case "tools/list":
+				p.say(`{"jsonrpc":"2.0","id":"%s"}`, m.ID)
+			}
+		})
+	})
+	s, err := OpenStdio(t.Context(), in, out, legacyPeer, nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		in.(io.Closer).Close()
+		s.Wait()
+	})
+	sink := newRecorder()
+	s.Bind(sink)
+	s.Request(1, "tools/call", nil, legacyPeer)
+	if h := sink.next(t); h.m.Kind != wire.Response || h.m.ID != `"1"` {
+		t.Errorf("got %v", h)
+	}
+	s.Request(2, "tools/list", nil, legacyPeer)
+	contains(t, sink.failure(t, 2), "unreadable")
+}
+
 // TestStdoutNoise: what is no message goes to Noise as it is and hurts nobody.
 func TestStdoutNoise(t *testing.T) {
 	noise := make(chan string, 100)

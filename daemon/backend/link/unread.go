@@ -21,12 +21,15 @@ func answered(frame []byte) (id int64, ok bool) {
 		if !whole || !outline.Answer || outline.Method != "" || !bytes.Contains(frame, []byte(`"jsonrpc"`)) {
 			return 0, false
 		}
-		return outline.ID.Int()
+		return outline.ID.Echoed()
 	}
 	if o.Has("method") || !o.Has("result") && !o.Has("error") && !o.Has("jsonrpc") {
 		return 0, false
 	}
-	return wire.ID(o.Get("id")).Int()
+	if !o.Has("jsonrpc") {
+		return wire.ID(o.Get("id")).Int() // log lines have ids that are strings
+	}
+	return wire.ID(o.Get("id")).Echoed()
 }
 
 // asked returns the id of the request that such a frame was meant to be. Without "jsonrpc" it was more likely a

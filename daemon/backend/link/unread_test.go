@@ -16,6 +16,8 @@ func TestWhoseFrame(t *testing.T) {
 		{`{"id":5,"result":{}}`, 5, ""},
 		{`{"id":5,"error":"text"}`, 5, ""},
 		{`{"id":"5","result":{}}`, 0, ""},
+		{`{"jsonrpc":"2.0","id":"5"}`, 5, ""},
+		{`{"jsonrpc":"2.0","id":"five"}`, 0, ""},
 		{`{"id":5}`, 0, ""},
 		{`{"jsonrpc":"2.0","id":5}`, 5, ""},
 		{`{"id":5,"method":"GET"}`, 0, ""},
