@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -461,10 +462,10 @@ func TestLogsCommand(t *testing.T) {
 	}
 	for args, want := range map[string]uint64{"last": 3, "-1": 2, "-2": 1, "7": 7} {
 		d.logs = d.logs[:1]
-		if o := ctl("logs", "--generation", args, "--grep", "(?i)HELLO", "--since", "2026-11-30T12:00:00Z"); o.code != cli.ExitOK {
+		if o := ctl("logs", "--generation", args, "--grep", "(?i)HELLO", "--since", "2020-11-30T12:00:00Z"); o.code != cli.ExitOK {
 			t.Errorf("logs --generation %s: %+v", args, o)
 		}
-		asked := &devproxyv1.StreamLogsRequest{Tail: 200, Generation: want, Pattern: "(?i)HELLO", Since: timestamppb.New(now)}
+		asked := &devproxyv1.StreamLogsRequest{Tail: 200, Generation: want, Pattern: "(?i)HELLO", Since: timestamppb.New(now.AddDate(-6, 0, 0))}
 		if diff := cmp.Diff(asked, d.logs[len(d.logs)-1], protocmp.Transform()); diff != "" {
 			t.Errorf("--generation %s (-want +got):\n%s", args, diff)
 		}
@@ -505,6 +506,11 @@ func TestParseSince(t *testing.T) {
 	} {
 		if got, err := parseSince(text, moment); err != nil || got.Format(time.RFC3339Nano) != want {
 			t.Errorf("%s is %v, %v; want %s", text, got.Format(time.RFC3339Nano), err, want)
+		}
+	}
+	for _, text := range []string{"2026-11-30 12:30:01", "2026-12-01", "2027-11-30T12:00:00Z"} {
+		if got, err := parseSince(text, moment); err == nil || !strings.Contains(err.Error(), strconv.Quote(text)+": that is yet to come") {
+			t.Errorf("%s is %v, %v", text, got, err)
 		}
 	}
 	if got, err := parseSince("", moment); err != nil || !got.IsZero() {

@@ -109,8 +109,16 @@ func checkPattern(pattern string) error {
 }
 
 // parseSince returns the time that a text means to a person at this moment; zero
-// for none. A time of day is the last that was.
+// for none. A time of day is the last that was; no line is from a time to come.
 func parseSince(text string, now time.Time) (time.Time, error) {
+	since, err := parseTime(text, now)
+	if err == nil && since.After(now) {
+		return time.Time{}, fmt.Errorf("%q: that is yet to come", text)
+	}
+	return since, err
+}
+
+func parseTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
