@@ -19,7 +19,8 @@ type line struct {
 	name, unit              string
 	direct, devproxy, floor float64
 	// ratio is devproxy's to direct, or to the floor where there is no direct
-	// way; low and high are the least and the most of all rounds.
+	// way; where devproxy has no part, the floor's to direct. low and high are the
+	// least and the most of all rounds.
 	ratio, low, high float64
 	target           target
 }
@@ -123,8 +124,8 @@ type statistic struct {
 func p50(goal target) statistic { return statistic{"", 0.5, goal} }
 func p99() statistic            { return statistic{", p99", 0.99, target{}} }
 
-// contest lets the ways take turns and returns a line for each statistic. Any of
-// the ways but devproxy may be nil.
+// contest lets the ways take turns and returns a line for each statistic. Some of
+// the ways may be nil.
 func contest(t *testing.T, name, unit string, rounds int, direct, devproxy, floor way, statistics ...statistic) []line {
 	t.Helper()
 	ways := []way{direct, devproxy, floor}
@@ -148,9 +149,13 @@ func contest(t *testing.T, name, unit string, rounds int, direct, devproxy, floo
 			}
 		}
 		l := line{name: name + s.suffix, unit: unit, direct: median(each[0]), devproxy: median(each[1]), floor: median(each[2]), target: s.target}
-		l.ratio, l.low, l.high = ratios(each[1], each[0])
-		if direct == nil {
+		switch {
+		case direct == nil:
 			l.ratio, l.low, l.high = ratios(each[1], each[2])
+		case devproxy == nil:
+			l.ratio, l.low, l.high = ratios(each[2], each[0])
+		default:
+			l.ratio, l.low, l.high = ratios(each[1], each[0])
 		}
 		lines = append(lines, l)
 	}
