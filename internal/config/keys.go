@@ -50,7 +50,8 @@ func Keys() []Key {
 		},
 		{
 			"backend", "port", typePort, "",
-			"The port that the server listens on. 0 = a free one, chosen at each start and passed as `{port}` " +
+			"The port that the server listens on. 0 = a free one, chosen at each start, anew if somebody else " +
+				"takes it before the server does, and passed as `{port}` " +
 				"and as `$PORT`. Default: 0 where `command` or `env` mentions `{port}` or `$PORT`; otherwise it is " +
 				"required for `http` and `sse`",
 			func(c *Config, v any) error { return setInt(&c.Backend.Port, v, 0, 65535) },
